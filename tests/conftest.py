@@ -1,0 +1,26 @@
+"""Guards that hold for the whole suite."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--golden", action="store_true", help="write expected outputs anew instead of comparing"
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Nobody may have imported a folder under its bare name: that is a second copy."""
+    bare = {"kernel", "actors", "plugins", "proto", "conf"} & sys.modules.keys()
+    if bare:
+        pytest.exit(f"imported outside pointsman: {', '.join(sorted(bare))}", returncode=1)
