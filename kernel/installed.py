@@ -1,0 +1,77 @@
+"""A plugin in use: its view, its state, and what happens when it raises."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, final
+
+from attrs import define, field
+
+from .keys import DataView, Frame
+from .plugin import Role
+from .state import PluginState
+
+logger = logging.getLogger(__name__)
+
+Failed = Callable[["Installed", Role], None]
+
+
+@final
+@define(eq=False)
+class Installed:
+    """One plugin instance, isolated: its failures cost its own contribution and nothing else."""
+
+    name: str
+    type_name: str
+    plugin: Any
+    view: DataView
+    state: PluginState
+    count_failure: Failed = field(repr=False)
+    failures: int = field(default=0, init=False)
+    _failing: bool = field(default=False, init=False)
+
+    def __str__(self) -> str:
+        return self.name if self.name == self.type_name else f"{self.name} ({self.type_name})"
+
+    @contextmanager
+    def lent(self, frame: Frame) -> Generator[DataView, None, None]:
+        """The plugin's view on *frame* for the length of the block."""
+        try:
+            yield self.view.lend(frame)
+        finally:
+            self.view.close()
+
+    def failed(self, role: Role, exc: Exception) -> None:
+        """Note that a call raised: counted each time, logged when it starts.
+
+        The exception's text stays out of the log, for it may hold a prompt.
+        """
+        self.failures += 1
+        self.count_failure(self, role)
+        if not self._failing:
+            self._failing = True
+            logger.warning(
+                "plugin %s fails as %s, its contribution is dropped: %s",
+                self,
+                role.value,
+                where_raised(exc),
+            )
+        logger.debug("plugin %s failed", self, exc_info=exc)
+
+    def worked(self) -> None:
+        """Note that a call went well: logged after a failure only."""
+        if self._failing:
+            self._failing = False
+            logger.info("plugin %s works again", self)
+
+
+def where_raised(exc: BaseException) -> str:
+    """``ZeroDivisionError at queue.py:12``: the kind of an error and its place, not its text."""
+    frames = traceback.extract_tb(exc.__traceback__)
+    if not frames:
+        return type(exc).__name__
+    place = frames[-1]
+    return f"{type(exc).__name__} at {place.filename.rpartition('/')[2]}:{place.lineno}"

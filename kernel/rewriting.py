@@ -1,0 +1,138 @@
+"""Changing the model's name in JSON that is otherwise left exactly as it came.
+
+The bytes of one value are replaced; order, spacing, numbers and everything else stay. Where a
+name stands is found by walking the structure, so text that merely looks like it is never hit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, final
+
+import msgspec
+from attrs import define, field, frozen
+
+# A whole string, or a bracket. The strings' loop is unrolled: prompts are long.
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+_COLON: Final = re.compile(rb"\s*:\s*")
+_VALUE: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,}\]]+', re.DOTALL)
+_OPEN: Final = b"{["
+HELD_LIMIT: Final = 256 * 1024  # bytes of a response that wait for its model's name
+
+
+@final
+@frozen
+class Span:
+    """Where a value stands: ``text[start:end]``."""
+
+    start: int
+    end: int
+
+
+def model_spans(text: bytes) -> Iterator[Span]:
+    """The values of ``model`` at the top of a JSON object, also of one that is cut off."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        first = text[token.start()]
+        if first == 0x22:
+            if depth == 1 and _is_model(token[0]) and (span := _value_after(text, token.end())):
+                yield span
+        elif first in _OPEN:
+            depth += 1
+        else:
+            depth -= 1
+
+
+def _is_model(key: bytes) -> bool:
+    if b"\\" in key:  # letters may be escaped
+        try:
+            return msgspec.json.decode(key, type=str) == "model"
+        except msgspec.DecodeError:
+            return False
+    return key == b'"model"'
+
+
+def _value_after(text: bytes, key_end: int) -> Span | None:
+    """The simple value behind a key's colon; None where there is none (yet)."""
+    colon = _COLON.match(text, key_end)
+    if colon is None:
+        return None
+    value = _VALUE.match(text, colon.end())
+    if value is None or value.end() == len(text):
+        return None  # it may go on in what has not come yet
+    return Span(value.start(), value.end())
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """A JSON object with *model* as its model: the last that it names, or a new first field."""
+    name = msgspec.json.encode(model)
+    spans = list(model_spans(body))
+    if spans:
+        return body[: spans[-1].start] + name + body[spans[-1].end :]
+    start = body.index(b"{") + 1
+    empty = body[start:].lstrip().startswith(b"}")
+    return body[:start] + b'"model":' + name + (b"" if empty else b",") + body[start:]
+
+
+def _renamed(text: bytes, old: bytes, new: bytes) -> bytes | None:
+    """*text* with the model *old* called *new*; None when it names no model at all."""
+    found = False
+    for span in model_spans(text):
+        found = True
+        if text[span.start : span.end] == old:
+            return text[: span.start] + new + text[span.end :]
+    return text if found else None
+
+
+@final
+@define(eq=False)
+class ModelRestorer:
+    """Gives a response the model's name back that the request had asked for.
+
+    Chunks go in as they come, cut anywhere, and come out whole lines (event streams) or from
+    the moment on that the name is known (JSON). What is held back is bounded; beyond that, and
+    in anything that is neither, bytes pass as they are.
+    """
+
+    events: bool
+    """Whether the response is an event stream."""
+    asked: str
+    served: str
+    _old: bytes = field(init=False)
+    _new: bytes = field(init=False)
+    _held: bytes = field(default=b"", init=False)
+    _done: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._old = msgspec.json.encode(self.served)
+        self._new = msgspec.json.encode(self.asked)
+
+    def feed(self, chunk: bytes, *, end: bool) -> bytes:
+        """What can be passed on now."""
+        if self._done:
+            return chunk
+        text = self._held + chunk
+        self._held = b""
+        return self._feed_events(text, end) if self.events else self._feed_json(text, end)
+
+    def _feed_events(self, text: bytes, end: bool) -> bytes:
+        whole, newline, rest = text.rpartition(b"\n")
+        if end or len(rest) > HELD_LIMIT:
+            whole, newline, rest = text, b"", b""
+        self._held = rest
+        return b"\n".join(map(self._line, whole.split(b"\n"))) + newline
+
+    def _line(self, line: bytes) -> bytes:
+        if not line.startswith(b"data:") or self._old not in line:
+            return line
+        renamed = _renamed(line[5:] + b" ", self._old, self._new)
+        return line if renamed is None else b"data:" + renamed[:-1]
+
+    def _feed_json(self, text: bytes, end: bool) -> bytes:
+        renamed = _renamed(text, self._old, self._new)
+        if renamed is None and not end and len(text) <= HELD_LIMIT:
+            self._held = text
+            return b""
+        self._done = True
+        return text if renamed is None else renamed

@@ -1,0 +1,263 @@
+"""One cycle of scheduling: profile handler, filters, scorers, picker, on one snapshot.
+
+Everything here is a plain function call. A plugin that raises loses its contribution: a filter
+keeps everyone, a scorer gives nothing; only a picker or a profile handler is indispensable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Final, cast, final
+
+from attrs import define, field, frozen
+
+from .errors import AbsentKey, Refusal
+from .installed import Installed
+from .keys import ABSENT, Frame
+from .model import Endpoint, ProfileResult, SchedulingResult
+from .plugin import Results, Role
+
+NO_ENDPOINTS: Final = "rejected-no-endpoints"
+SATURATED: Final = "rejected-saturated"
+
+
+@final
+@frozen
+class WeightedScorer:
+    installed: Installed
+    weight: float
+
+
+@final
+@define(eq=False)
+class ProfileRunner:
+    """A scheduling profile with its plugins looked up."""
+
+    name: str
+    filters: tuple[Installed, ...]
+    scorers: tuple[WeightedScorer, ...]
+    picker: Installed
+    columns: tuple[int, ...]
+    """The slots of the per-endpoint data that these plugins read."""
+    writes: tuple[int, ...] = ()
+    """The slots that these plugins fill for those who come after the decision."""
+
+    def run(self, outer: Frame, endpoints: Sequence[Endpoint]) -> ProfileResult:
+        """Filter, score and pick.
+
+        What the plugins write of the request, they write for those who come after the decision
+        too, whoever was filtered out meanwhile.
+
+        Raises:
+            Refusal: 429 when the filters leave nobody.
+        """
+        frame = Frame(outer.request, outer.values)
+        try:
+            return self._run(frame, endpoints)
+        finally:
+            if frame.values is not outer.values:
+                for slot in self.writes:
+                    outer.values[slot] = frame.values[slot]
+
+    def _run(self, frame: Frame, endpoints: Sequence[Endpoint]) -> ProfileResult:
+        for installed in self.filters:
+            endpoints = self._filter(installed, frame, endpoints)
+        totals = [0.0] * len(endpoints)
+        for scorer in self.scorers:
+            totals = _add_scores(scorer, frame, endpoints, totals)
+        targets = self._pick(frame, endpoints, totals)
+        return ProfileResult(targets, endpoints, totals)
+
+    def _filter(
+        self, installed: Installed, frame: Frame, endpoints: Sequence[Endpoint]
+    ) -> Sequence[Endpoint]:
+        view = installed.view
+        try:
+            mask = installed.plugin.keep(view.lend(frame), endpoints)
+            _same_length(mask, endpoints)
+        except AbsentKey:
+            return endpoints
+        except Exception as exc:
+            installed.failed(Role.FILTER, exc)
+            return endpoints
+        finally:
+            view.close()
+        installed.worked()
+        if all(mask):
+            return endpoints
+        return self._narrow(installed, frame, endpoints, mask)
+
+    def _narrow(
+        self,
+        installed: Installed,
+        frame: Frame,
+        endpoints: Sequence[Endpoint],
+        mask: Sequence[bool],
+    ) -> Sequence[Endpoint]:
+        kept = tuple(compress(endpoints, mask))
+        if not kept:
+            raise nobody_left(installed)
+        frame.values = narrowed(frame.values, self.columns, mask)
+        return kept
+
+    def _pick(
+        self, frame: Frame, endpoints: Sequence[Endpoint], totals: Sequence[float]
+    ) -> tuple[Endpoint, ...]:
+        installed = self.picker
+        view = installed.view
+        try:
+            targets = tuple(installed.plugin.pick(view.lend(frame), endpoints, totals))
+        except Exception as exc:
+            installed.failed(Role.PICKER, exc)
+            raise Refusal(500, "the picker failed") from exc
+        finally:
+            view.close()
+        installed.worked()
+        if not targets:
+            raise Refusal(429, "no endpoints available for the given request", reason=SATURATED)
+        return targets
+
+
+def nobody_left(installed: Installed) -> Refusal:
+    """Why nobody is left: a missing role or label is no question of load (503, not 429)."""
+    if getattr(installed.plugin, "empty_means_absent", False):
+        message = f"no endpoint fits the filter {installed.name}"
+        return Refusal(503, message, reason=NO_ENDPOINTS)
+    return Refusal(
+        429, "no endpoints available for the given request", reason=SATURATED, retry_after=1
+    )
+
+
+def narrowed(values: list[object], columns: Sequence[int], mask: Sequence[bool]) -> list[object]:
+    """A copy of *values* whose *columns* keep the masked entries: once for all who read them."""
+    copy = values.copy()
+    for slot in columns:
+        column = copy[slot]
+        if column is not ABSENT:
+            copy[slot] = list(compress(cast("Sequence[object]", column), mask))
+    return copy
+
+
+def _same_length(given: Sequence[object], endpoints: Sequence[Endpoint]) -> None:
+    if len(given) != len(endpoints):
+        raise ValueError(f"{len(given)} entries for {len(endpoints)} endpoints")
+
+
+def _add_scores(
+    scorer: WeightedScorer, frame: Frame, endpoints: Sequence[Endpoint], totals: list[float]
+) -> list[float]:
+    installed = scorer.installed
+    view = installed.view
+    try:
+        scores = installed.plugin.score(view.lend(frame), endpoints)
+        _same_length(scores, endpoints)
+        added = _weighted(scores, scorer.weight, totals)
+    except AbsentKey:
+        return totals
+    except Exception as exc:
+        installed.failed(Role.SCORER, exc)
+        return totals
+    finally:
+        view.close()
+    installed.worked()
+    return added
+
+
+def _weighted(scores: Sequence[float | None], weight: float, totals: list[float]) -> list[float]:
+    """Weighted sums. Scores outside 0..1 are clamped, no score and NaN add nothing."""
+    return [
+        total + weight * score
+        if score is not None and 0.0 <= score <= 1.0
+        else total + weight * _clamped(score)
+        for total, score in zip(totals, scores, strict=True)
+    ]
+
+
+def _clamped(score: float | None) -> float:
+    if score is None or math.isnan(score):
+        return 0.0
+    return min(1.0, max(0.0, score))
+
+
+@final
+@define(eq=False)
+class Scheduler:
+    """Runs the profiles that the profile handler asks for, until it asks for none."""
+
+    handler: Installed
+    profiles: Mapping[str, ProfileRunner]
+    _names: tuple[str, ...] = field(init=False)
+    _most_rounds: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._names = tuple(self.profiles)
+        # A handler may run a profile again (a stage after another), but not for ever.
+        self._most_rounds = 2 * len(self._names) + 2
+
+    def schedule(self, frame: Frame, endpoints: Sequence[Endpoint]) -> SchedulingResult:
+        """Choose targets among *endpoints*.
+
+        Raises:
+            Refusal: with the status that the client is to see.
+        """
+        results: dict[str, ProfileResult | None] = {}
+        refusals: dict[str, Refusal] = {}
+        for _ in range(self._most_rounds):
+            wanted = self._ask(frame, results)
+            if not wanted:
+                return self._result(frame, results, refusals)
+            for name in wanted:
+                try:
+                    results[name] = self.profiles[name].run(frame, endpoints)
+                    refusals.pop(name, None)
+                except Refusal as refusal:
+                    results[name] = None
+                    refusals[name] = refusal
+        raise self._useless("never comes to an end")
+
+    def _ask(self, frame: Frame, results: Results) -> Sequence[str]:
+        handler = self.handler
+        view = handler.view
+        try:
+            wanted: Sequence[str] = handler.plugin.profiles(view.lend(frame), self._names, results)
+            return [name for name in wanted if name in self.profiles]
+        except Exception as exc:
+            raise self._broken(exc) from exc
+        finally:
+            view.close()
+
+    def _result(
+        self, frame: Frame, results: Results, refusals: Mapping[str, Refusal]
+    ) -> SchedulingResult:
+        if not results:
+            raise self._useless("ran no profile")
+        view = self.handler.view
+        try:
+            primary = self.handler.plugin.primary(view.lend(frame), results)
+            result = results.get(primary)
+        except Refusal as refusal:
+            raise _first(refusals) or refusal from None
+        except Exception as exc:
+            raise self._broken(exc) from exc
+        finally:
+            view.close()
+        if result is None:
+            raise _first(refusals) or Refusal(503, f"profile {primary} found no endpoint")
+        self.handler.worked()
+        return SchedulingResult(results, primary)
+
+    def _useless(self, what: str) -> Refusal:
+        message = f"profile handler {self.handler.name} {what}"
+        self.handler.failed(Role.PROFILE_HANDLER, RuntimeError(message))
+        return Refusal(500, message)
+
+    def _broken(self, exc: Exception) -> Refusal:
+        self.handler.failed(Role.PROFILE_HANDLER, exc)
+        return Refusal(500, "the profile handler failed")
+
+
+def _first(refusals: Mapping[str, Refusal]) -> Refusal | None:
+    """The refusal that speaks for all: of the first profile by name, as in the reference."""
+    return refusals[min(refusals)] if refusals else None

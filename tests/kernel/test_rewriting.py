@@ -1,0 +1,137 @@
+"""Only the bytes of the model's name change, wherever the cuts are (B-06, B-13, P-01)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.kernel.rewriting import HELD_LIMIT, ModelRestorer, model_spans, with_model
+
+PRECIOUS = (
+    b'{"seed":12345678901234567890123,"temperature":0.10,"top_p":1e0,'
+    b'"prompt":"\\u00e9 <>&","k":1,"k":2,"model":"m"}'
+)
+
+
+def test_b06_everything_but_the_name_stays_as_it_was() -> None:
+    assert with_model(PRECIOUS, "n") == PRECIOUS.replace(b'"model":"m"', b'"model":"n"')
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{ "model" : "m" , "prompt":"x"}', b'{ "model" : "n" , "prompt":"x"}'),
+        (b'{"model":"m"}', b'{"model":"n"}'),
+        (b'{"mod\\u0065l":"m"}', b'{"mod\\u0065l":"n"}'),
+        (b'{"model":"a","model":"b"}', b'{"model":"a","model":"n"}'),
+        (b'{"model":null,"prompt":"x"}', b'{"model":"n","prompt":"x"}'),
+        (b'{"prompt":"x"}', b'{"model":"n","prompt":"x"}'),
+        (b"{}", b'{"model":"n"}'),
+        (b" { } ", b' {"model":"n" } '),
+        (b'{"model":"say \\"model\\"","x":1}', b'{"model":"n","x":1}'),
+    ],
+)
+def test_the_name_is_replaced_or_added(body: bytes, expected: bytes) -> None:
+    assert with_model(body, "n") == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"metadata":{"model":"m"},"model":"m"}',
+        b'{"prompt":"\\"model\\":\\"m\\"","model":"m"}',
+        b'{"tools":[{"model":"m"}],"role":"model","model":"m"}',
+    ],
+)
+def test_what_only_looks_like_it_is_left_alone(body: bytes) -> None:
+    assert with_model(body, "n") == body[: body.rindex(b'"m"')] + b'"n"' + body[-1:]
+
+
+names = st.text(min_size=1, max_size=20)
+values: Any = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.one_of(names, st.just("model")), inner)
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(names, values, max_size=5), names, names, st.booleans())
+def test_every_other_value_is_the_same(
+    fields: dict[str, Any], old: str, new: str, ascii_only: bool
+) -> None:
+    fields["model"] = old
+    body = json.dumps(fields, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    assert json.loads(with_model(body, new)) == {**fields, "model": new}
+
+
+@given(st.binary(max_size=60))
+def test_garbage_has_spans_inside_itself(text: bytes) -> None:
+    assert all(0 <= span.start <= span.end <= len(text) for span in model_spans(text))
+
+
+ANSWER = b'{"id":"1","model": "int","choices":[{"text":"say \\"model\\":\\"int\\"","model":"int"}]}'
+RESTORED = ANSWER.replace(b'"model": "int"', b'"model": "pub"', 1)
+STREAM = (
+    b": comment\r\n"
+    b'data: {"id":"1","model":"int","choices":[{"delta":{"content":"\xe6\x98\x8e"}}]}\r\n\r\n'
+    b'data:{"model":"int"}\n\n'
+    b'data: {"model":"other","x":"int"}\n\n'
+    b"data: [DONE]\n\n"
+)
+STREAM_RESTORED = STREAM.replace(b'"model":"int"', b'"model":"pub"')
+
+
+def restored(events: bool, *chunks: bytes) -> bytes:
+    restorer = ModelRestorer(events, "pub", "int")
+    parts = [restorer.feed(chunk, end=False) for chunk in chunks]
+    return b"".join(parts) + restorer.feed(b"", end=True)
+
+
+@pytest.mark.parametrize("cut", range(len(ANSWER) + 1))
+def test_b13_an_answer_has_its_name_back_wherever_it_is_cut(cut: int) -> None:
+    assert restored(False, ANSWER[:cut], ANSWER[cut:]) == RESTORED
+
+
+@pytest.mark.parametrize("cut", range(len(STREAM) + 1))
+def test_b13_a_stream_has_its_name_back_wherever_it_is_cut(cut: int) -> None:
+    assert restored(True, STREAM[:cut], STREAM[cut:]) == STREAM_RESTORED
+
+
+def test_one_byte_at_a_time() -> None:
+    assert restored(False, *(ANSWER[i : i + 1] for i in range(len(ANSWER)))) == RESTORED
+    assert restored(True, *(STREAM[i : i + 1] for i in range(len(STREAM)))) == STREAM_RESTORED
+
+
+def test_whole_events_are_passed_on_at_once() -> None:
+    restorer = ModelRestorer(True, "pub", "int")
+    assert restorer.feed(b'data: {"model":"int"}\n\ndata: {"mo', end=False) == (
+        b'data: {"model":"pub"}\n\n'
+    )
+
+
+def test_once_the_name_is_known_an_answer_passes_by() -> None:
+    restorer = ModelRestorer(False, "pub", "int")
+    assert restorer.feed(b'{"model":"int","choices":', end=False) == b'{"model":"pub","choices":'
+    assert restorer.feed(b'[{"model":"int"', end=False) == b'[{"model":"int"'
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_what_never_names_a_model_is_held_back_no_further_than_the_limit(events: bool) -> None:
+    restorer = ModelRestorer(events, "pub", "int")
+    passed = b""
+    for _ in range(100):
+        passed += restorer.feed(b"x" * 10_000, end=False)
+    assert len(passed) >= 1_000_000 - HELD_LIMIT - 10_000
+    assert passed + restorer.feed(b"", end=True) == b"x" * 1_000_000
+
+
+@pytest.mark.parametrize("answer", [b"no healthy upstream", b"", b"[]", b'{"error":{"code":503}}'])
+def test_other_answers_pass_as_they_are(answer: bytes) -> None:
+    assert restored(False, answer) == answer
+    assert restored(True, answer) == answer
