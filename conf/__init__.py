@@ -1,0 +1,1 @@
+"""Settings and ready-made configurations that are shipped with the package."""
