@@ -1,0 +1,175 @@
+"""What a proxy says in one ext_proc conversation, and what it is told: the session's vocabulary."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final, final
+
+from attrs import field, frozen
+
+from pointsman.kernel.model import Headers, Parsed, Request
+
+CHUNK_LIMIT: Final = 62_000
+"""Bytes of body in one reply; proxies refuse 64 kB."""
+
+
+class BodyMode(enum.IntEnum):
+    """How the proxy sends a body; the numbers are ext_proc's."""
+
+    NONE = 0
+    STREAMED = 1
+    BUFFERED = 2
+    BUFFERED_PARTIAL = 3
+    FULL_DUPLEX = 4
+
+
+@final
+@frozen
+class Modes:
+    """The body modes that the proxy announced."""
+
+    request: BodyMode = BodyMode.FULL_DUPLEX
+    response: BodyMode = BodyMode.FULL_DUPLEX
+
+
+ASSUMED_MODES: Final = Modes()
+"""For proxies that announce none: what the gateways configure."""
+
+
+@final
+@frozen
+class RequestHeaders:
+    headers: Headers
+    end: bool
+    """No body follows."""
+    modes: Modes = ASSUMED_MODES
+    subset: frozenset[str] | None = None
+    """The endpoints that the proxy allows; None allows all."""
+
+
+@final
+@frozen
+class RequestBody:
+    data: bytes
+    end: bool
+    subset: frozenset[str] | None = None
+
+
+@final
+@frozen
+class RequestTrailers:
+    pass
+
+
+@final
+@frozen
+class ResponseHeaders:
+    headers: Headers
+    end: bool
+
+
+@final
+@frozen
+class ResponseBody:
+    data: bytes
+    end: bool
+
+
+@final
+@frozen
+class ResponseTrailers:
+    pass
+
+
+Event = (
+    RequestHeaders
+    | RequestBody
+    | RequestTrailers
+    | ResponseHeaders
+    | ResponseBody
+    | ResponseTrailers
+)
+
+
+@final
+@frozen
+class Route:
+    """Where the request goes, and what is done to its headers on the way."""
+
+    destination: str
+    set_headers: Mapping[str, str] = field(factory=dict[str, str])
+    remove_headers: tuple[str, ...] = ()
+
+
+class Part(enum.Enum):
+    """The part of the message that a reply answers."""
+
+    REQUEST_HEADERS = "request_headers"
+    REQUEST_BODY = "request_body"
+    REQUEST_TRAILERS = "request_trailers"
+    RESPONSE_HEADERS = "response_headers"
+    RESPONSE_BODY = "response_body"
+    RESPONSE_TRAILERS = "response_trailers"
+
+
+@final
+@frozen
+class Continue:
+    """Go on with this part as it is."""
+
+    part: Part
+    set_headers: Mapping[str, str] = field(factory=dict[str, str])
+    remove_headers: tuple[str, ...] = ()
+
+
+@final
+@frozen
+class SendTo:
+    """The decision, in the reply to *part*: the request's headers, or its buffered body."""
+
+    part: Part
+    route: Route
+    body: bytes | None = None
+    """Takes the place of a buffered body."""
+
+
+@final
+@frozen
+class Replace:
+    """Put *data* in the place of this piece of a body that the proxy goes on with itself."""
+
+    part: Part
+    data: bytes
+
+
+@final
+@frozen
+class Chunk:
+    """A piece of a streamed body, to be passed on."""
+
+    part: Part
+    data: bytes
+    end: bool
+
+
+@final
+@frozen
+class Refuse:
+    """Answer the client instead of the model server; the conversation is over then."""
+
+    status: int
+    message: str
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+
+
+@final
+@frozen
+class Decide:
+    """The decision needs to wait for something: the driver does, and reports back."""
+
+    request: Request
+    parsed: Parsed
+
+
+Command = Continue | SendTo | Chunk | Replace | Refuse | Decide

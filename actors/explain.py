@@ -1,0 +1,78 @@
+"""What the daemon knows of its endpoints, and how it would rate them now."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+
+from pointsman.kernel.datastore import Snapshot
+from pointsman.kernel.installed import where_raised
+from pointsman.kernel.wiring import Wiring
+
+
+def endpoints(wiring: Wiring, snapshot: Snapshot) -> Sequence[Mapping[str, object]]:
+    """Each endpoint with what it reports and its score in each profile, as JSON data."""
+    scores = {
+        profile: {
+            candidate.id: score
+            for candidate, score in zip(result.candidates, result.scores, strict=True)
+        }
+        for profile, result in wiring.director.rate(snapshot).items()
+    }
+    return [
+        {
+            "id": endpoint.id,
+            "address": endpoint.host_port,
+            "labels": dict(endpoint.labels),
+            "picks": endpoint.identity.picks,
+            "values": {
+                name: plain(column[row]) for name, column in sorted(snapshot.columns.items())
+            },
+            "scores": {profile: rated.get(endpoint.id) for profile, rated in scores.items()},
+        }
+        for row, endpoint in enumerate(snapshot.endpoints)
+    ]
+
+
+def plain(value: object) -> object:
+    """A value of the data model in JSON's terms."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, frozenset):
+        return sorted(map(str, value))  # pyright: ignore[reportUnknownArgumentType]
+    kind: type[Any] = type(value)
+    if attrs.has(kind):
+        return {field.name: plain(getattr(value, field.name)) for field in attrs.fields(kind)}
+    return value
+
+
+def plugin_states(wiring: Wiring) -> Mapping[str, object]:
+    """What each plugin keeps, in numbers; its own words where it has a `dump_state`."""
+    return {
+        "timestamp": datetime.now(UTC).isoformat(),
+        "plugins": {
+            name: {
+                "name": name,
+                "type": installed.type_name,
+                "requests": len(installed.state),
+                "reaped": installed.state.reaped,
+                "failures": installed.failures,
+                **_own_words(installed.plugin),
+            }
+            for name, installed in wiring.installed.items()
+        },
+    }
+
+
+def _own_words(plugin: object) -> Mapping[str, object]:
+    dump = getattr(plugin, "dump_state", None)
+    if dump is None:
+        return {"message": "keeps no state of its own"}
+    try:
+        return {"state": dump()}
+    except Exception as exc:
+        return {"message": f"its state cannot be shown: {where_raised(exc)}"}

@@ -1,0 +1,312 @@
+"""Lanes: streams whose messages go in and out whole, without an object per frame."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, final
+
+from anyio import CancelScope
+from grpclib.const import Status
+
+DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 7, 8
+END_STREAM, END_HEADERS, PADDED, PRIORITY = 0x1, 0x4, 0x8, 0x20
+PREFIX: Final = 5  # bytes before a gRPC message: compressed flag and length
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """An HTTP/2 frame."""
+    return b"%b%c%c%b%b" % (
+        len(payload).to_bytes(3, "big"),
+        kind,
+        flags,
+        stream.to_bytes(4, "big"),
+        payload,
+    )
+
+
+def literals(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A header block of literals that touch no table, so that it is right at any time."""
+    return b"".join(
+        b"\x00" + _length(name) + name + _length(value) + value for name, value in headers
+    )
+
+
+def _length(text: bytes) -> bytes:
+    """HPACK's integer with seven bits in its first byte."""
+    size = len(text)
+    if size < 0x7F:
+        return bytes((size,))
+    size -= 0x7F
+    encoded = b"\x7f"
+    while size >= 0x80:
+        encoded += bytes((size & 0x7F | 0x80,))
+        size >>= 7
+    return encoded + bytes((size,))
+
+
+_OPENING: Final = literals([(b":status", b"200"), (b"content-type", b"application/grpc+proto")])
+
+
+@final
+class Coalesced:
+    """A transport whose writes of one turn of the event loop leave together."""
+
+    __slots__ = ("_loop", "_pieces", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._pieces:
+            self._loop.call_soon(self.flush)
+        self._pieces.append(data)
+
+    def flush(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        if pieces and not self._transport.is_closing():
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: object = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+
+class Edge(Protocol):
+    """The connection, as its lanes see it."""
+
+    paused: bool
+    """Whether the transport has more than it can send."""
+    message_limit: int
+    """Bytes of one message."""
+    stream_window: int
+    """Bytes that a stream may receive before the peer is told that they were read."""
+
+    def write(self, data: bytes) -> None: ...
+    def room(self, stream_window: int) -> int:
+        """How many bytes one DATA frame may have now."""
+        ...
+
+    def take(self, size: int) -> None:
+        """Note that *size* bytes of DATA were sent."""
+        ...
+
+    def acknowledge(self, stream: int, size: int) -> None:
+        """Tell the peer that it may send *size* bytes more."""
+        ...
+
+    def leave(self, number: int) -> None:
+        """Forget a lane; what the peer still says on it is ignored."""
+        ...
+
+
+@final
+class Lane:
+    """One stream of the method that lanes are for: whole messages in, whole messages out."""
+
+    __slots__ = (
+        "_edge",
+        "_ended",
+        "_finish",
+        "_have",
+        "_inbox",
+        "_number",
+        "_opened",
+        "_partial",
+        "_pending",
+        "_scope",
+        "_unacked",
+        "_waiter",
+        "closed",
+        "window",
+    )
+
+    def __init__(self, edge: Edge, number: int, window: int) -> None:
+        self._edge = edge
+        self._number = number
+        self.window = window
+        """Bytes that the peer takes on this stream."""
+        self.closed = False
+        """Whether the stream is gone: nothing that is said reaches anybody."""
+        self._inbox: list[bytes] = []
+        self._partial: list[bytes] = []
+        self._have = 0
+        self._unacked = 0
+        self._ended = False
+        self._opened = False
+        self._pending = bytearray()
+        self._finish: bytes | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._scope: CancelScope | None = None
+
+    # -- the handler's side -------------------------------------------------------------------
+
+    async def receive(self) -> list[bytes]:
+        """The messages that came since, at least one; none when the stream has ended."""
+        while not self._inbox:
+            if self.closed or self._ended:
+                return []
+            await self._wait()
+        messages, self._inbox = self._inbox, []
+        self._acknowledge()
+        return messages
+
+    def _acknowledge(self) -> None:
+        """Let the peer send more, once that is worth a frame."""
+        if self._unacked > self._edge.stream_window // 2:
+            self._edge.acknowledge(self._number, self._unacked)
+            self._unacked = 0
+
+    def send(self, messages: Iterable[bytes]) -> None:
+        """Queue *messages*; what the peer's windows do not take now goes when they do."""
+        if self.closed:
+            return
+        edge = self._edge
+        if not self._opened:
+            self._opened = True
+            edge.write(frame(HEADERS, END_HEADERS, self._number, _OPENING))
+        for message in messages:
+            size = PREFIX + len(message)
+            if self._pending or size > edge.room(self.window):
+                self._pending += b"\x00" + len(message).to_bytes(4, "big") + message
+            else:
+                self._write_message(message, size)
+        if self._pending:
+            self.push()
+
+    def _write_message(self, message: bytes, size: int) -> None:
+        edge = self._edge
+        self.window -= size
+        edge.take(size)
+        edge.write(
+            size.to_bytes(3, "big")
+            + b"\x00\x00"
+            + self._number.to_bytes(4, "big")
+            + b"\x00"
+            + (size - PREFIX).to_bytes(4, "big")
+        )
+        edge.write(message)
+
+    @property
+    def congested(self) -> bool:
+        """Whether the peer does not keep up: wait for `drained` before saying more."""
+        return bool(self._pending) or self._edge.paused
+
+    async def drained(self) -> None:
+        """Wait until everything said has left, or the stream is gone."""
+        while self.congested and not self.closed:
+            await self._wait()
+
+    def finish(self, status: Status = Status.OK, message: str = "") -> None:
+        """End the stream from our side, after what is still on its way."""
+        if self.closed or self._finish is not None:
+            return
+        headers = [(b"grpc-status", str(status.value).encode())]
+        if message:
+            headers.append((b"grpc-message", message.encode("ascii", "replace")))
+        opening = b"" if self._opened else _OPENING
+        self._finish = opening + literals(headers)
+        self.push()
+
+    def cancel_on_close(self, scope: CancelScope | None) -> None:
+        """While the handler waits for something else, *scope* ends with the stream."""
+        self._scope = scope
+        if scope is not None and self.closed:
+            scope.cancel()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    # -- the connection's side ----------------------------------------------------------------
+
+    def feed(self, data: bytes, start: int, end: int) -> None:
+        """Take in the payload of a DATA frame, ``data[start:end]``."""
+        size = end - start
+        self._unacked += size
+        if not self._partial and size >= PREFIX:
+            length = int.from_bytes(data[start + 1 : start + PREFIX], "big")
+            if size == PREFIX + length and not data[start]:
+                self._inbox.append(data[start + PREFIX : end])
+                self.wake()
+                return
+        self._partial.append(data[start:end])
+        self._have += size
+        self._collect()
+
+    def _collect(self) -> None:
+        """Cut whole messages out of what has come in pieces."""
+        while self._have >= PREFIX:
+            head = self._partial[0]
+            if len(head) < PREFIX:
+                head = self._joined()
+            length = int.from_bytes(head[1:PREFIX], "big")
+            if head[0] or length > self._edge.message_limit:
+                self._reject(compressed=bool(head[0]))
+                return
+            if self._have < PREFIX + length:
+                self._acknowledge()  # the rest of a large message has to have room
+                return
+            whole = self._joined()
+            self._inbox.append(whole[PREFIX : PREFIX + length])
+            rest = whole[PREFIX + length :]
+            self._partial = [rest] if rest else []
+            self._have = len(rest)
+            self.wake()
+
+    def _joined(self) -> bytes:
+        whole = b"".join(self._partial)
+        self._partial = [whole]
+        return whole
+
+    def _reject(self, *, compressed: bool) -> None:
+        self._partial.clear()
+        self._have = 0
+        if compressed:
+            self.finish(Status.UNIMPLEMENTED, "compressed messages are not supported")
+        else:
+            limit = self._edge.message_limit
+            self.finish(Status.RESOURCE_EXHAUSTED, f"a message may have {limit} bytes")
+
+    def half_close(self) -> None:
+        """The peer has nothing more to say."""
+        self._ended = True
+        self.wake()
+
+    def close(self) -> None:
+        """The stream is gone: it was reset, or its connection was lost."""
+        self.closed = True
+        self._pending.clear()
+        self.wake()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def push(self) -> None:
+        """Send of what is pending what the windows allow, and then the end."""
+        edge, pending = self._edge, self._pending
+        while pending and (size := min(edge.room(self.window), len(pending))) > 0:
+            self.window -= size
+            edge.take(size)
+            edge.write(frame(DATA, 0, self._number, bytes(pending[:size])))
+            del pending[:size]
+        if not pending:
+            if self._finish is not None:
+                edge.write(frame(HEADERS, END_HEADERS | END_STREAM, self._number, self._finish))
+                edge.leave(self._number)
+                self.closed = True
+            self.wake()

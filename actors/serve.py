@@ -1,0 +1,319 @@
+"""The daemon: everything is constructed and wired here, and shut down in the reverse order."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack
+from ipaddress import ip_address
+from pathlib import Path
+from random import Random
+from typing import Final, final
+
+import anyio
+from attrs import define, field
+from prometheus_client.core import GaugeMetricFamily
+
+from pointsman import __version__, plugins
+from pointsman.kernel.candidates import Surroundings
+from pointsman.kernel.channel import Latest
+from pointsman.kernel.config import Config, read_config
+from pointsman.kernel.datastore import Change, Datastore
+from pointsman.kernel.mailbox import Mailbox
+from pointsman.kernel.registry import Registry
+from pointsman.kernel.supervisor import Child, supervise
+from pointsman.kernel.topic import Topics
+from pointsman.kernel.wiring import Wiring, wire
+from pointsman.plugins.sources import FileDiscoveryParameters
+
+from . import tls
+from .admin import AdminServer
+from .config_watch import ConfigWatch
+from .explain import endpoints, plugin_states
+from .extproc_server import ExtProcServer, Listening
+from .extproc_server_health import HealthServer
+from .fetching import HttpFetching
+from .figures import OWN, Figures
+from .file_discovery import FileDiscovery, read_text
+from .listeners import Listeners
+from .metrics import MetricsActor, Rhythm
+from .reaper import Reaper
+
+logger = logging.getLogger(__name__)
+
+FLOOR: Final = 0.05  # seconds between scrapes, at least
+CHANGES: Final = 1024  # that may wait for the datastore
+FIRST_ROUND: Final = 2.0  # seconds that readiness waits for the endpoints' first reports
+QUIET: Final = 5.0  # seconds without a stream, after which a draining daemon has nothing to do
+
+
+def make_registry() -> Registry:
+    """The built-in plugin types, and those of installed distributions."""
+    registry = Registry()
+    for plugin_class in plugins.BUILT_IN:
+        registry.register(plugin_class)
+    registry.register_entry_points()
+    return registry
+
+
+def load(options: argparse.Namespace) -> Config:
+    """The configuration that the command line names. Raises ConfigError."""
+    if options.config_text:
+        return read_config(options.config_text, "--config-text")
+    if options.config_file:
+        path = Path(options.config_file)
+        return read_config(read_text(path), str(path))
+    path = Path(__file__).parents[1] / "conf" / "default.yaml"
+    return read_config(read_text(path), "the default configuration (without --config-file)")
+
+
+def announce(wiring: Wiring) -> None:
+    """Say what a configuration does that its author did not write."""
+    for warning in wiring.warnings:
+        logger.warning("%s", warning)
+    for name, why in wiring.added.items():
+        logger.info("plugin %s was added: %s", name, why)
+
+
+def discovered(wiring: Wiring) -> FileDiscoveryParameters | None:
+    """Where endpoints come from, if the configuration says so."""
+    found = wiring.discovery.plugin.discovery() if wiring.discovery is not None else None
+    return found if isinstance(found, FileDiscoveryParameters) else None
+
+
+@final
+@define(eq=False)
+class Daemon:
+    """The parts of a running daemon."""
+
+    options: argparse.Namespace
+    random: Random
+    figures: Figures = field(factory=Figures)
+    topics: Topics = field(factory=Topics)
+    ready: Latest[bool] = field(factory=lambda: Latest(value=False))
+    around: Surroundings = field(init=False)
+    inbox: Mailbox[Change] = field(init=False)
+    datastore: Datastore = field(init=False)
+    wiring: Latest[Wiring] = field(init=False)
+    discovery: FileDiscovery = field(init=False)
+    metrics: MetricsActor = field(init=False)
+    listeners: Listeners = field(init=False)
+    server: ExtProcServer = field(init=False)
+
+    def build(self) -> None:
+        """Construct everything. Raises ConfigError."""
+        with ExitStack() as unless_built:
+            inbox = Mailbox[Change].open("datastore", capacity=CHANGES)
+            self.inbox = unless_built.enter_context(inbox)
+            unless_built.callback(self.topics.close)
+            self._construct()
+            unless_built.pop_all()
+
+    def _construct(self) -> None:
+        self.datastore = Datastore(self.inbox, self.topics)
+        self.around = self._surroundings()
+        wiring = wire(load(self.options), self.around)
+        announce(wiring)
+        self.wiring = Latest(wiring)
+        self.datastore.track(wiring.processing.endpoint_values)
+        self.listeners = Listeners(self.wiring, self.topics, self.datastore.members)
+        self.listeners.subscribe()
+        self.discovery = self._discovery(wiring)
+        self.metrics = MetricsActor(
+            self.datastore.members,
+            self.wiring,
+            self.inbox.address,
+            HttpFetching(),
+            self.figures,
+            self._rhythm(),
+            self.random,
+        )
+        self.server = ExtProcServer(
+            self._listening(), self.wiring, self.datastore, self.figures, self.random
+        )
+        self._describe()
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            registry=make_registry(),
+            topics=self.topics,
+            random=self.random,
+            allow_experimental=self.options.allow_experimental_plugins,
+            count_failure=self.figures.plugin_failed,
+            count_violation=self.figures.scope_violated,
+        )
+
+    def rewire(self, text: str, source: str) -> Wiring:
+        """Put another configuration in the place of the current one, for new requests.
+
+        Plugins whose entry did not change go on; requests under way end on the old wiring.
+
+        Raises:
+            ConfigError: and everything stays as it was.
+        """
+        before = self.wiring.value
+        wiring = wire(read_config(text, source), self.around, before)
+        if discovered(wiring) != discovered(before):
+            logger.warning("another source of endpoints takes effect with the next start")
+        announce(wiring)
+        values = before.processing.endpoint_values | wiring.processing.endpoint_values
+        self.datastore.track(values)
+        self.wiring.set(wiring)
+        self.listeners.subscribe()
+        return wiring
+
+    def _discovery(self, wiring: Wiring) -> FileDiscovery:
+        found = discovered(wiring)
+        if found is None:
+            document = wiring.config.document
+            hint = "name a plugin of type file-discovery in dataLayer.discovery"
+            document.blame(("dataLayer",), "nothing says where endpoints come from", hint)
+            document.refuse_if_mistaken()
+            raise AssertionError("a document with a mistake is refused")
+        discovery = FileDiscovery(Path(found.path), found.watch_file, self.inbox.address)
+        discovery.read()  # a file that cannot be read at the start is an error, not a hope
+        return discovery
+
+    def _rhythm(self) -> Rhythm:
+        busy = self.options.refresh_metrics_interval
+        if busy < FLOOR:
+            logger.warning("--refresh-metrics-interval is raised to %g s", FLOOR)
+            busy = FLOOR
+        stale_after = self.options.metrics_staleness_threshold
+        if stale_after < 3 * busy:
+            stale_after = 3 * busy
+            logger.warning("--metrics-staleness-threshold is raised to %g s", stale_after)
+        return Rhythm(busy=busy, idle=max(busy, Rhythm().idle), stale_after=stale_after)
+
+    def _listening(self) -> Listening:
+        return Listening(
+            host=self.options.bind_address,
+            port=self.options.grpc_port,
+            tls=tls.self_signed() if self.options.secure_serving else None,
+            body_limit=self.options.grpc_max_recv_msg_size,
+            plain=self.options.plain_grpc,
+        )
+
+    def _describe(self) -> None:
+        figures, metrics = self.figures, self.metrics
+        figures.info.labels(__version__).set(1)
+        figures.ready_endpoints.labels("").set_function(lambda: len(self.datastore.members.value))
+        figures.stale.set_function(lambda: metrics.stale)
+        text = "Streams that are open."
+        figures.watch("pointsman_open_streams", text, lambda: self.server.open_streams.value)
+        figures.collect(self._plugin_figures)
+
+    def _plugin_figures(self) -> Iterator[GaugeMetricFamily]:
+        """Read when they are looked at: plugins come and go with the configuration."""
+        text = "Requests for which a plugin keeps state."
+        states = GaugeMetricFamily(f"{OWN}plugin_state_requests", text, labels=["plugin_name"])
+        for name, installed in self.wiring.value.installed.items():
+            if len(installed.state):
+                states.add_metric([name], len(installed.state))
+        yield states
+        text = "Events that a plugin did not hear of, because it did not keep up."
+        dropped = GaugeMetricFamily(f"{OWN}dropped_events", text, labels=["event", "plugin_name"])
+        for labels, count in self.listeners.dropped.items():
+            dropped.add_metric(labels, count)
+        yield dropped
+
+    # -- running ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until a signal says to end; then drain.
+
+        Raises:
+            OSError: (in an exception group) a port cannot be had.
+        """
+        with ExitStack() as opened:
+            opened.enter_context(self.inbox)
+            opened.callback(self.topics.close)
+            async with supervise(random=self.random) as services:
+                services.start(Child(name="datastore", run=self.datastore.run, inbox=self.inbox))
+                services.start(Child(name="file discovery", run=self.discovery.run))
+                services.start(Child(name="metrics", run=self.metrics.run))
+                services.start(Child(name="listeners", run=self.listeners.run))
+                services.start(Child(name="reaper", run=Reaper(self.wiring).run))
+                if self.options.config_file:
+                    path = Path(self.options.config_file)
+                    watch = ConfigWatch(path, self.rewire, self.figures)
+                    services.start(Child(name="configuration", run=watch.run))
+                await self._serve()
+
+    async def _serve(self) -> None:
+        """Requests end before the services that they use."""
+        options = self.options
+        host = options.bind_address
+        health = HealthServer(host, options.grpc_health_port, self.ready)
+        admin = AdminServer(
+            host,
+            options.metrics_port,
+            self.ready,
+            self.figures,
+            self._waits_for,
+            debug=self._debug_pages(),
+        )
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async with anyio.create_task_group() as requests:
+                for server in (self.server, health, admin):
+                    await requests.start(server.run)
+                async with anyio.create_task_group() as starting:
+                    starting.start_soon(self._become_ready)
+                    await anext(aiter(signals))
+                    starting.cancel_scope.cancel()
+                await self._drain(aiter(signals))
+                requests.cancel_scope.cancel()
+
+    async def _become_ready(self) -> None:
+        await self.datastore.synced.until(wanted=True)
+        with anyio.move_on_after(FIRST_ROUND):  # or the first picks would be blind
+            await self.metrics.first_round()
+        self._go()
+
+    def _go(self) -> None:
+        """Everything that stays is here now: collections need not look at it again."""
+        gc.collect()
+        gc.freeze()
+        self.ready.set(True)
+        known = len(self.datastore.members.value)
+        logger.info("ready: %d endpoints, ext_proc on port %d", known, self.options.grpc_port)
+
+    async def _drain(self, signals: AsyncIterator[object]) -> None:
+        """Be unready at once, serve on for a while; another signal shortens it."""
+        self.ready.set(False)
+        most = self.options.drain_timeout
+        logger.info("draining for at most %g s: %d streams", most, self.server.open_streams.value)
+        async with anyio.create_task_group() as waiting:
+
+            async def until_drained() -> None:
+                await self.server.drain(most=most, quiet=min(QUIET, most))
+                waiting.cancel_scope.cancel()
+
+            waiting.start_soon(until_drained)
+            await anext(signals)
+            waiting.cancel_scope.cancel()
+
+    def _debug_pages(self) -> Mapping[str, Callable[[], object]]:
+        """Nobody but the machine itself may look inside."""
+        address = self.options.bind_address
+        if address is None or not ip_address(address).is_loopback:
+            return {}
+        return {
+            "/debug/endpoints": lambda: endpoints(self.wiring.value, self.datastore.snapshot),
+            "/debug/plugins/state": lambda: plugin_states(self.wiring.value),
+        }
+
+    def _waits_for(self) -> str:
+        if not self.datastore.synced.value:
+            return "the first list of endpoints"
+        return "draining" if self.ready.version else "the endpoints' first reports"
+
+
+async def run(options: argparse.Namespace) -> None:
+    """The command ``pointsman serve``. Raises ConfigError."""
+    daemon = Daemon(options, Random())
+    daemon.build()
+    await daemon.run()
