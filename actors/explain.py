@@ -13,6 +13,8 @@ from pointsman.kernel.datastore import Snapshot
 from pointsman.kernel.installed import where_raised
 from pointsman.kernel.wiring import Wiring
 
+from .signals import Signals
+
 
 def endpoints(wiring: Wiring, snapshot: Snapshot) -> Sequence[Mapping[str, object]]:
     """Each endpoint with what it reports and its score in each profile, as JSON data."""
@@ -50,10 +52,14 @@ def plain(value: object) -> object:
     return value
 
 
-def plugin_states(wiring: Wiring) -> Mapping[str, object]:
+def plugin_states(wiring: Wiring, signals: Signals) -> Mapping[str, object]:
     """What each plugin keeps, in numbers; its own words where it has a `dump_state`."""
     return {
         "timestamp": datetime.now(UTC).isoformat(),
+        "dead_signals": [
+            {"plugin": dead.plugin, "signal": dead.signal, "reason": reason}
+            for dead, reason in signals.dead.items()
+        ],
         "plugins": {
             name: {
                 "name": name,

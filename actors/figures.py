@@ -36,6 +36,7 @@ CODES: Final = {
     403: "Forbidden",
     404: "NotFound",
     412: "PreconditionFailed",
+    413: "PayloadTooLarge",
     429: "ResourceExhausted",
     500: "Internal",
     503: "ServiceUnavailable",

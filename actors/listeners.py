@@ -17,7 +17,7 @@ from pointsman.kernel.channel import Latest
 from pointsman.kernel.installed import Installed
 from pointsman.kernel.model import POD_ADDED, Endpoint, PodAdded
 from pointsman.kernel.plugin import Role
-from pointsman.kernel.supervisor import Child, Handle, supervise
+from pointsman.kernel.supervisor import Child, Crew, supervise
 from pointsman.kernel.topic import Overflow, Subscription, Topics
 from pointsman.kernel.wiring import Listener, Wiring
 
@@ -54,6 +54,9 @@ class _Inbox:
             self.installed.failed(Role.LISTENER, exc)
         else:
             self.installed.worked()
+
+    def child(self) -> Child:
+        return Child(name=f"events of {self.installed.name}", run=self.run)
 
     def close(self) -> None:
         for subscription in self.subscriptions:
@@ -113,17 +116,12 @@ class Listeners:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        running: dict[Who, Handle] = {}
         version = -1
         async with supervise() as supervisor:
+            crew = Crew[Who](supervisor)
             while True:
                 version, _ = await self._changed.newer(version)
-                for who in running.keys() - self._open.keys():
-                    await running.pop(who).stop()
-                for who, inbox in self._open.items():
-                    if who not in running:
-                        name = f"events of {inbox.installed.name}"
-                        running[who] = supervisor.start(Child(name=name, run=inbox.run))
+                await crew.become({who: inbox.child() for who, inbox in self._open.items()})
 
 
 def _who(listener: Listener) -> Who:

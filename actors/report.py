@@ -148,15 +148,21 @@ def graph_mermaid(wiring: Wiring) -> Iterator[str]:
         yield f'  {numbers[edge.producer]} {arrow}|"{edge.key}"| {numbers[edge.consumer]}'
 
 
+def _quoted(text: str) -> str:
+    """A string as DOT writes it; line breaks in a label stay what they are."""
+    return '"' + text.replace('"', '\\"') + '"'
+
+
 def graph_dot(wiring: Wiring) -> Iterator[str]:
     """A Graphviz digraph with the same conventions."""
     yield "digraph pointsman {"
     yield "  rankdir=LR;"
     for name in _numbered(wiring).values():
-        yield f'  "{name}" [label="{_label(wiring, name)}"];'
+        yield f"  {_quoted(name)} [label={_quoted(_label(wiring, name))}];"
     for edge in wiring.plan.edges:
         style = "bold" if _is_event(wiring, edge) else "solid" if edge.required else "dashed"
-        yield f'  "{edge.producer}" -> "{edge.consumer}" [label="{edge.key}", style={style}];'
+        ends = f"{_quoted(edge.producer)} -> {_quoted(edge.consumer)}"
+        yield f"  {ends} [label={_quoted(edge.key)}, style={style}];"
     yield "}"
 
 

@@ -6,7 +6,7 @@ import argparse
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Final, final
 
 import anyio
 from attrs import define, field
-from prometheus_client.core import GaugeMetricFamily
 
 from pointsman import __version__, plugins
 from pointsman.kernel.candidates import Surroundings
@@ -23,6 +22,7 @@ from pointsman.kernel.channel import Latest
 from pointsman.kernel.config import Config, read_config
 from pointsman.kernel.datastore import Change, Datastore
 from pointsman.kernel.mailbox import Mailbox
+from pointsman.kernel.model import FRESHNESS
 from pointsman.kernel.registry import Registry
 from pointsman.kernel.supervisor import Child, supervise
 from pointsman.kernel.topic import Topics
@@ -36,11 +36,14 @@ from .explain import endpoints, plugin_states
 from .extproc_server import ExtProcServer, Listening
 from .extproc_server_health import HealthServer
 from .fetching import HttpFetching
-from .figures import OWN, Figures
+from .figures import Figures
 from .file_discovery import FileDiscovery, read_text
 from .listeners import Listeners
 from .metrics import MetricsActor, Rhythm
+from .plugin_figures import PluginFigures
+from .plugin_services import PluginServices
 from .reaper import Reaper
+from .signals import Signals
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +104,7 @@ class Daemon:
     discovery: FileDiscovery = field(init=False)
     metrics: MetricsActor = field(init=False)
     listeners: Listeners = field(init=False)
+    signals: Signals = field(init=False)
     server: ExtProcServer = field(init=False)
 
     def build(self) -> None:
@@ -118,9 +122,10 @@ class Daemon:
         wiring = wire(load(self.options), self.around)
         announce(wiring)
         self.wiring = Latest(wiring)
-        self.datastore.track(wiring.processing.endpoint_values)
+        self.datastore.track({*wiring.processing.endpoint_values, FRESHNESS.name})
         self.listeners = Listeners(self.wiring, self.topics, self.datastore.members)
         self.listeners.subscribe()
+        self.signals = Signals(self.wiring, lambda: self.datastore.snapshot)
         self.discovery = self._discovery(wiring)
         self.metrics = MetricsActor(
             self.datastore.members,
@@ -160,7 +165,7 @@ class Daemon:
             logger.warning("another source of endpoints takes effect with the next start")
         announce(wiring)
         values = before.processing.endpoint_values | wiring.processing.endpoint_values
-        self.datastore.track(values)
+        self.datastore.track({*values, FRESHNESS.name})
         self.wiring.set(wiring)
         self.listeners.subscribe()
         return wiring
@@ -204,21 +209,7 @@ class Daemon:
         figures.stale.set_function(lambda: metrics.stale)
         text = "Streams that are open."
         figures.watch("pointsman_open_streams", text, lambda: self.server.open_streams.value)
-        figures.collect(self._plugin_figures)
-
-    def _plugin_figures(self) -> Iterator[GaugeMetricFamily]:
-        """Read when they are looked at: plugins come and go with the configuration."""
-        text = "Requests for which a plugin keeps state."
-        states = GaugeMetricFamily(f"{OWN}plugin_state_requests", text, labels=["plugin_name"])
-        for name, installed in self.wiring.value.installed.items():
-            if len(installed.state):
-                states.add_metric([name], len(installed.state))
-        yield states
-        text = "Events that a plugin did not hear of, because it did not keep up."
-        dropped = GaugeMetricFamily(f"{OWN}dropped_events", text, labels=["event", "plugin_name"])
-        for labels, count in self.listeners.dropped.items():
-            dropped.add_metric(labels, count)
-        yield dropped
+        figures.collect(PluginFigures(self.wiring, self.listeners, self.signals).families)
 
     # -- running ------------------------------------------------------------------------------
 
@@ -237,6 +228,8 @@ class Daemon:
                 services.start(Child(name="metrics", run=self.metrics.run))
                 services.start(Child(name="listeners", run=self.listeners.run))
                 services.start(Child(name="reaper", run=Reaper(self.wiring).run))
+                services.start(Child(name="signals", run=self.signals.run))
+                services.start(Child(name="plugins", run=PluginServices(self.wiring).run))
                 if self.options.config_file:
                     path = Path(self.options.config_file)
                     watch = ConfigWatch(path, self.rewire, self.figures)
@@ -303,7 +296,7 @@ class Daemon:
             return {}
         return {
             "/debug/endpoints": lambda: endpoints(self.wiring.value, self.datastore.snapshot),
-            "/debug/plugins/state": lambda: plugin_states(self.wiring.value),
+            "/debug/plugins/state": lambda: plugin_states(self.wiring.value, self.signals),
         }
 
     def _waits_for(self) -> str:

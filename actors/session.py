@@ -45,6 +45,7 @@ from .conversation import (
     SendTo,
 )
 from .renaming import Renaming, priority_of, target_model
+from .usage import UsageReader, readable
 
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 CONTROL_HEADERS: Final = frozenset(
@@ -96,6 +97,7 @@ class Session:
     _held: int = field(default=0, init=False)
     _closing: Part = field(default=Part.REQUEST_HEADERS, init=False)
     """The part of the request whose end made the decision possible."""
+    _usage: UsageReader | None = field(default=None, init=False)
     _status: int | None = field(default=None, init=False)
     _complete: bool = field(default=False, init=False)
     """The end of the response passed by."""
@@ -136,6 +138,8 @@ class Session:
     # -- request ------------------------------------------------------------------------------
 
     def _on_request_headers(self, event: RequestHeaders) -> list[Command]:
+        if self.request is not None:
+            raise Refusal(400, "a stream carries one request")
         headers = event.headers
         request = self.request = Request(headers, path_of(headers), self.now())
         request.subset = event.subset
@@ -279,11 +283,15 @@ class Session:
             added = self.wiring.director.response_headers(self.outcome, headers)
         if self._renaming is not None and not self._renaming.begin(headers):
             self._renaming = None
+        if self.wiring.processing.usage and readable(headers):
+            self._usage = UsageReader()
         removed = ("content-length",) if self._renaming is not None else ()
         return [Continue(Part.RESPONSE_HEADERS, added, removed)]
 
     def _on_response_body(self, data: bytes, end: bool) -> list[Command]:
         self._complete = end
+        if self._usage is not None:
+            self._usage.feed(data)
         if self.outcome is not None and self.wiring.processing.response_chunks:
             self.wiring.director.response_chunk(self.outcome, data)
         if self._modes.response is BodyMode.FULL_DUPLEX:
@@ -316,7 +324,8 @@ class Session:
         self._ended = True
         if self.outcome is not None and self.wiring.processing.response_end:
             end = RequestEnd(cause, self._status)
-            self.wiring.director.response_end(self.outcome, end)
+            usage = self._usage.usage if self._usage is not None else None
+            self.wiring.director.response_end(self.outcome, end, usage)
         if self.request is not None:
             self.request.end()
         return cause

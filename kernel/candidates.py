@@ -85,7 +85,7 @@ class Candidates:
     def with_role(self, *roles: Role) -> list[str]:
         """The names of those that have one of *roles*, in the configuration's order."""
         wanted = frozenset(roles)
-        return [name for name, c in self._by_name.items() if wanted & c.type.roles]
+        return [name for name, c in self._by_name.items() if wanted & c.node.roles]
 
     def blame(self, path: Path, message: str, hint: str = "") -> None:
         self.config.document.blame(path, message, hint)
@@ -165,7 +165,7 @@ class Candidates:
 
         return Node(
             name=entry.instance,
-            roles=plugin_type.roles,
+            roles=plugin_type.roles - getattr(plugin, "idle_roles", frozenset[Role]()),
             required=bound(declared.required),
             optional=bound(declared.optional - declared.required),
             produces={key: entry.produces.get(name, name) for name, key in produced.items()},
@@ -212,7 +212,7 @@ class Candidates:
         if candidate is None:
             self.blame_missing(where, reference.plugin_ref)
             return None
-        if role not in candidate.type.roles:
+        if role not in candidate.node.roles:
             self.blame(where, f"{reference.plugin_ref!r} is no {what}")
             return None
         return reference.plugin_ref

@@ -213,10 +213,19 @@ def read_config(text: str, source: str) -> Config:
     warnings: list[str] = []
     _check_header(document, settings, warnings)
     gates = _gates(document, settings)
-    if settings.flow_control is not None and not gates["flowControl"]:
-        warnings.append("`flowControl` has no effect: its feature gate is not open")
+    _warn_of_flow_control(settings.flow_control, gates["flowControl"], warnings)
     settings = _modern(settings, warnings)
     return Config(settings=settings, document=document, gates=gates, warnings=tuple(warnings))
+
+
+def _warn_of_flow_control(flow: FlowControl | None, is_open: bool, warnings: list[str]) -> None:
+    if is_open:
+        warnings.append(
+            "the gate flowControl is open, but requests are not queued yet: that takes effect with"
+            " a later version, and until then they are admitted as with the gate closed"
+        )
+    elif flow is not None and evolve(flow, saturation_detector=None) != FlowControl():
+        warnings.append("`flowControl` has no effect: its feature gate is not open")
 
 
 def _check_header(document: Document, settings: EndpointPickerConfig, warnings: list[str]) -> None:

@@ -16,7 +16,7 @@ from .document import Path
 from .graph import missing
 from .keys import Key
 from .plugin import IN_PROFILES, Role
-from .registry import PluginType
+from .registry import PluginType, deciders_of
 
 DEFAULT_PARSERS: Final = ("openai-parser", "passthrough-parser")
 DEFAULT_SOURCE: Final = "metrics-data-source"
@@ -24,6 +24,7 @@ DEFAULT_EXTRACTOR: Final = "core-metrics-extractor"
 DEFAULT_PICKER: Final = "max-score-picker"
 DEFAULT_HANDLER: Final = "single-profile-handler"
 DEFAULT_PROFILE: Final = "default"
+DEFAULT_DETECTOR: Final = "utilization-detector"
 
 
 @final
@@ -39,6 +40,7 @@ class Shape:
     sources: tuple[tuple[str, tuple[str, ...]], ...]
     """Data sources, each with its extractors."""
     discovery: str | None
+    detector: str | None
 
     @property
     def listed(self) -> frozenset[str]:
@@ -59,14 +61,30 @@ def shape(candidates: Candidates) -> Shape:
         parsers=_parsers(candidates),
         sources=tuple(_sources(candidates)),
         discovery=candidates.named(layer.discovery, Role.DISCOVERY, "discovery"),
+        detector=_detector(candidates),
     )
     _add_default_producers(candidates)
     _warn_of_idle(candidates, made)
     return made
 
 
+def _detector(candidates: Candidates) -> str | None:
+    """Who refuses negative priorities; without Kubernetes there are no objectives to set any."""
+    settings = candidates.config.settings
+    flow = settings.flow_control
+    if flow is not None and flow.saturation_detector is not None:
+        detector = flow.saturation_detector
+        return candidates.named(detector, Role.DETECTOR, "saturation detector")
+    if settings.data_layer.discovery is not None:
+        return None
+    if DEFAULT_DETECTOR not in candidates.around.registry:
+        return None
+    return candidates.add(DEFAULT_DETECTOR, "negative priorities are refused at saturation")
+
+
 def _only_profile(candidates: Candidates) -> Profile:
-    names = candidates.with_role(*IN_PROFILES)
+    detectors = candidates.with_role(Role.DETECTOR)
+    names = [name for name in candidates.with_role(*IN_PROFILES) if name not in detectors]
     return Profile(name=DEFAULT_PROFILE, plugins=tuple(ProfilePlugin(plugin_ref=n) for n in names))
 
 
@@ -86,7 +104,7 @@ def _check_profile(candidates: Candidates, profile: Profile) -> None:
         name = _in_profile(candidates, reference.plugin_ref, reference.at)
         if name is None:
             continue
-        roles = candidates[name].type.roles
+        roles = candidates[name].node.roles
         if Role.PICKER in roles:
             pickers.append(name)
         if reference.weight is not None and Role.SCORER not in roles:
@@ -103,7 +121,7 @@ def _in_profile(candidates: Candidates, name: str, at: Path) -> str | None:
     if candidate is None:
         candidates.blame_missing(where, name)
         return None
-    if not IN_PROFILES & candidate.type.roles:
+    if not IN_PROFILES & candidate.node.roles:
         candidates.blame(where, f"{name!r} is neither filter nor scorer nor picker")
         return None
     return name
@@ -116,10 +134,19 @@ def _handler(candidates: Candidates, profiles: tuple[Profile, ...]) -> str:
         candidates.blame(("plugins",), f"more than one profile handler: {both}")
     if handlers:
         _check_number(candidates, handlers[0], len(profiles))
+        _check_deciders(candidates, handlers[0])
         return handlers[0]
     if len(profiles) > 1:
         candidates.blame(("schedulingProfiles",), "several profiles need a profile handler")
     return candidates.add(DEFAULT_HANDLER, "the only profile needs a handler")
+
+
+def _check_deciders(candidates: Candidates, handler: str) -> None:
+    """A handler names in ``deciders`` whom it asks."""
+    candidate = candidates[handler]
+    for name in deciders_of(candidate.plugin):
+        reference = Reference(plugin_ref=name, at=(*candidate.entry.at, "parameters"))
+        candidates.named(reference, Role.DECIDER, "decider")
 
 
 def _check_number(candidates: Candidates, handler: str, profiles: int) -> None:
@@ -133,7 +160,7 @@ def _check_number(candidates: Candidates, handler: str, profiles: int) -> None:
 def _picker(candidates: Candidates, profile: Profile) -> str:
     for reference in profile.plugins:
         candidate = candidates.get(reference.plugin_ref)
-        if candidate is not None and Role.PICKER in candidate.type.roles:
+        if candidate is not None and Role.PICKER in candidate.node.roles:
             return reference.plugin_ref
     configured = [n for n in candidates.with_role(Role.PICKER) if n not in candidates.added]
     if configured:
@@ -161,8 +188,7 @@ def _warn_of_idle(candidates: Candidates, made: Shape) -> None:
     sections = {Role.PARSER: "requestHandler.parsers", Role.EXTRACTOR: "dataLayer.sources"}
     for role, section in sections.items():
         for name in candidates.with_role(role):
-            only = candidates[name].type.roles == {role}
-            if only and name not in made.listed:
+            if candidates[name].node.roles <= {role} and name not in made.listed:
                 message = f"{name!r} has no effect: `{section}` does not list it"
                 candidates.warnings.append(message)
 

@@ -28,10 +28,11 @@ from .model import (
     RequestScheduled,
     ResponseEnded,
     SchedulingResult,
+    Usage,
     in_subset,
 )
 from .plugin import Role
-from .scheduling import NO_ENDPOINTS, Scheduler, narrowed
+from .scheduling import NO_ENDPOINTS, SATURATED, Scheduler, narrowed
 from .topic import Topic
 
 T = TypeVar("T")
@@ -86,6 +87,8 @@ class Director:
 
     slots: Slots
     scheduler: Scheduler
+    detector: Installed | None = None
+    """Says when requests of a negative priority are refused."""
     hooks: tuple[Installed, ...] = ()
     screeners: tuple[Installed, ...] = ()
     producers: tuple[TimedProducer, ...] = ()
@@ -120,6 +123,8 @@ class Director:
             endpoints = self._screen(frame, endpoints)
         for producer in self.producers:
             await self._produce(producer, frame, endpoints)
+        if self.detector is not None and request.priority < 0:
+            self._shed(self.detector, frame, endpoints)
         for installed in self.admitters:
             self._call(installed, Role.ADMITTER, "admit", frame, endpoints)
         result = self.scheduler.schedule(frame, endpoints)
@@ -157,6 +162,7 @@ class Director:
         if not endpoints:
             message = "failed to find endpoint candidates for serving the request"
             raise Refusal(503, message, reason=NO_ENDPOINTS, retry_after=1)
+        frame.endpoints = endpoints
         return endpoints
 
     def _keep(
@@ -165,7 +171,8 @@ class Director:
         if all(mask):
             return endpoints
         frame.values = narrowed(frame.values, self.slots.column_slots, mask)
-        return tuple(compress(endpoints, mask))
+        frame.endpoints = kept = tuple(compress(endpoints, mask))
+        return kept
 
     def _screen(self, frame: Frame, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
         """Each screener sees the same set; what all of them keep stays."""
@@ -179,6 +186,13 @@ class Director:
             message = "screeners eliminated all endpoint candidates"
             raise Refusal(503, message, reason=NO_ENDPOINTS)
         return endpoints
+
+    def _shed(self, detector: Installed, frame: Frame, endpoints: Sequence[Endpoint]) -> None:
+        """Refuse what may be refused while its candidates are saturated."""
+        saturation = self._call(detector, Role.DETECTOR, "saturation", frame, endpoints)
+        if saturation is not None and saturation >= 1.0:
+            message = "system saturated, sheddable request dropped"
+            raise Refusal(429, message, reason=SATURATED, retry_after=1)
 
     async def _produce(
         self, producer: TimedProducer, frame: Frame, endpoints: Sequence[Endpoint]
@@ -226,6 +240,7 @@ class Director:
     def _prepare(self, frame: Frame, request: Request, result: SchedulingResult) -> Decision:
         targets = result.primary_result.targets
         target = targets[0]
+        destination = self.scheduler.destination(frame, targets)
         target.identity.note_pick()
         headers: dict[str, str] = {}
         for installed in self.pre_request:
@@ -233,9 +248,6 @@ class Director:
             headers.update(self._call(installed, role, "before_request", frame, result) or {})
         if self.scheduled is not None:
             self.scheduled.offer(RequestScheduled(request.id, target))
-        destination = (
-            target.host_port if len(targets) == 1 else ",".join(t.host_port for t in targets)
-        )
         return Decision(destination, result, headers)
 
     def rate(self, snapshot: Snapshot) -> Mapping[str, ProfileResult]:
@@ -274,8 +286,10 @@ class Director:
             role = Role.RESPONSE_CHUNK
             self._call(installed, role, "on_response_chunk", outcome.frame, chunk)
 
-    def response_end(self, outcome: Outcome, end: RequestEnd) -> None:
+    def response_end(self, outcome: Outcome, end: RequestEnd, usage: Usage | None = None) -> None:
         """Tell everyone whom it concerns that the request is over; the caller does so once."""
+        if self.slots.usage is not None and usage is not None:
+            outcome.frame.values[self.slots.usage] = usage
         for installed in self.at_response_end:
             self._call(installed, Role.RESPONSE_END, "on_response_end", outcome.frame, end)
         if self.response_ended is not None:
@@ -295,7 +309,12 @@ def _headers(answer: Mapping[str, str] | None, _: object) -> Mapping[str, str]:
     return dict(answer or {})
 
 
+def _number(answer: float, _: object) -> float:
+    return float(answer)
+
+
 _ANSWERS: Final[Mapping[Role, Callable[..., object]]] = {
+    Role.DETECTOR: _number,
     Role.SCREENER: _mask,
     Role.PRE_REQUEST: _headers,
     Role.RESPONSE_HEADERS: _headers,

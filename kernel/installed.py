@@ -10,6 +10,7 @@ from typing import Any, final
 
 from attrs import define, field
 
+from .errors import AbsentKey
 from .keys import DataView, Frame
 from .plugin import Role
 from .state import PluginState
@@ -43,6 +44,20 @@ class Installed:
             yield self.view.lend(frame)
         finally:
             self.view.close()
+
+    def decides(self, frame: Frame, endpoint: object) -> bool:
+        """What it says as a decider; one that fails or lacks its data decides for no."""
+        try:
+            answer = bool(self.plugin.disaggregate(self.view.lend(frame), endpoint))
+        except AbsentKey:
+            return False
+        except Exception as exc:
+            self.failed(Role.DECIDER, exc)
+            return False
+        finally:
+            self.view.close()
+        self.worked()
+        return answer
 
     def failed(self, role: Role, exc: Exception) -> None:
         """Note that a call raised: counted each time, logged when it starts.

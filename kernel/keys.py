@@ -126,6 +126,8 @@ class Frame:
 
     request: Lifetime
     values: Slots
+    endpoints: Sequence[object] = ()
+    """The candidates that the columns speak of."""
     _cycle: CycleState | None = field(default=None, init=False)
 
     @property
@@ -150,6 +152,8 @@ class DataView:
     _writes: Mapping[Key, int] = field(repr=False)
     _kept: PluginState = field(repr=False)
     _violated: Callable[[str, str, str], None] = field(repr=False)
+    deciders: Mapping[str, Ask] = field(factory=dict[str, "Ask"], init=False, repr=False)
+    """The plugins that it may ask, by name."""
     _values: Slots = field(default=_CLOSED, init=False, repr=False)
     _frame: Frame | None = field(default=None, init=False, repr=False)
 
@@ -173,7 +177,9 @@ class DataView:
 
     def twin(self) -> DataView:
         """A view of its own for a call that waits, while others of its plugin go on."""
-        return DataView(self.plugin, self._reads, self._writes, self._kept, self._violated)
+        view = DataView(self.plugin, self._reads, self._writes, self._kept, self._violated)
+        view.deciders = self.deciders
+        return view
 
     @overload
     def __getitem__(self, key: DataKey[T]) -> T: ...
@@ -217,6 +223,28 @@ class DataView:
         except (KeyError, IndexError):
             self._refuse(key, "write", self._writes)
 
+    def of(self, key: EndpointKey[T], endpoint: object) -> T | None:
+        """What a declared column says of one candidate; None where it says nothing."""
+        column = self.get(key)
+        if column is not None:
+            for candidate, value in zip(self._open().endpoints, column, strict=False):
+                if candidate is endpoint:
+                    return value
+        return None
+
+    def ask(self, decider: str, endpoint: object) -> bool:
+        """What the decider of that name says of the request, and of *endpoint* if there is one.
+
+        Raises:
+            UndeclaredKey: the plugin did not name it in ``deciders``.
+        """
+        frame = self._open()
+        asked = self.deciders.get(decider)
+        if asked is None:
+            self._violated(self.plugin, decider, "ask")
+            raise UndeclaredKey(self.plugin, decider, "ask")
+        return asked(frame, endpoint)
+
     @property
     def state(self) -> RequestState:
         """What this plugin keeps for this request, until the request ends."""
@@ -239,6 +267,7 @@ class DataView:
         raise UndeclaredKey(self.plugin, key.name, verb)
 
 
+Ask = Callable[[Frame, Any], bool]
 Handler = Callable[[S, T], Awaitable[None] | None]
 
 

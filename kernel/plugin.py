@@ -2,17 +2,19 @@
 
 A role is a method with a fixed name and fixed parameters. A class has every role whose method
 it defines; a method with a role's name and other parameters is refused when the class is
-registered. Nothing has to be inherited.
+registered. Nothing has to be inherited. An instance whose parameters leave it nothing to do
+in a role says so in ``idle_roles``, and what the role costs is not paid.
 """
 
 from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from attrs import frozen
+from prometheus_client.metrics_core import Metric
 
 from .errors import RoleError
 from .keys import DataView, Key, Keys
@@ -78,6 +80,31 @@ class ProfileHandler(Protocol):
         ...
 
 
+class Destination(ProfileHandler, Protocol):
+    """A profile handler that sends to another address than the chosen endpoint's."""
+
+    def destination(self, data: DataView, endpoint: Endpoint) -> str:
+        """``ip:port``, IPv6 in brackets."""
+        ...
+
+
+class Decider(Protocol):
+    """Says whether a stage of a request is worth an endpoint of its own.
+
+    A profile handler names those it asks in ``deciders`` and asks by ``data.ask(name, endpoint)``.
+    """
+
+    def disaggregate(self, data: DataView, endpoint: Endpoint | None) -> bool:
+        """*endpoint*: the one chosen for the stage before, if there was one."""
+        ...
+
+
+class Detector(Protocol):
+    """Says how full endpoints are: 1 and above is full, and refuses negative priorities."""
+
+    def saturation(self, data: DataView, endpoints: Sequence[Endpoint]) -> float: ...
+
+
 class Filter(Protocol):
     """Says which endpoints of a profile stay."""
 
@@ -139,6 +166,28 @@ class Extractor(Protocol):
         ...
 
 
+class Service(Protocol):
+    """Has work of its own beside the requests; it is started again when it fails."""
+
+    async def run(self) -> None: ...
+
+
+class Reporter(Protocol):
+    """Tells of itself. A plugin may have any of these methods."""
+
+    def figures(self) -> Iterable[Metric]:
+        """What /metrics shows of it."""
+        ...
+
+    def dump_state(self) -> object:
+        """What /debug/plugins/state shows of it: bounded, and JSON."""
+        ...
+
+    def dead_signals(self) -> Mapping[str, str]:
+        """What it should see and cannot, each with the reason; empty when all is well."""
+        ...
+
+
 class Phase(enum.IntEnum):
     """The order in which a request meets its plugins."""
 
@@ -176,6 +225,10 @@ class Role(enum.Enum):
     SOURCE = "Source"
     DISCOVERY = "Discovery"
     LISTENER = "Event"
+    DECIDER = "Decider"
+    DETECTOR = "SaturationDetector"
+    SERVICE = "Service"
+    REPORTER = "Reporter"
 
 
 @frozen
@@ -187,6 +240,7 @@ class _Method:
     role: Role
     phase: Phase
     may_wait: bool = False
+    """Or has to, where nothing else would make sense."""
 
 
 _METHODS: Final = (
@@ -197,6 +251,9 @@ _METHODS: Final = (
     _Method("admit", ("data", "endpoints"), Role.ADMITTER, Phase.ADMIT),
     _Method("profiles", ("data", "available", "results"), Role.PROFILE_HANDLER, Phase.SCHEDULE),
     _Method("primary", ("data", "results"), Role.PROFILE_HANDLER, Phase.SCHEDULE),
+    _Method("destination", ("data", "endpoint"), Role.PROFILE_HANDLER, Phase.SCHEDULE),
+    _Method("disaggregate", ("data", "endpoint"), Role.DECIDER, Phase.SCHEDULE),
+    _Method("saturation", ("data", "endpoints"), Role.DETECTOR, Phase.ADMIT),
     _Method("keep", ("data", "endpoints"), Role.FILTER, Phase.SCHEDULE),
     _Method("score", ("data", "endpoints"), Role.SCORER, Phase.SCHEDULE),
     _Method("pick", ("data", "endpoints", "scores"), Role.PICKER, Phase.SCHEDULE),
@@ -209,8 +266,12 @@ _METHODS: Final = (
     _Method("extractor", ("labels", "wanted"), Role.EXTRACTOR, Phase.OUTSIDE),
     _Method("source", (), Role.SOURCE, Phase.OUTSIDE),
     _Method("discovery", (), Role.DISCOVERY, Phase.OUTSIDE),
+    _Method("run", (), Role.SERVICE, Phase.OUTSIDE, may_wait=True),
+    _Method("figures", (), Role.REPORTER, Phase.OUTSIDE),
+    _Method("dump_state", (), Role.REPORTER, Phase.OUTSIDE),
+    _Method("dead_signals", (), Role.REPORTER, Phase.OUTSIDE),
 )
-_PAIRED: Final = (("profiles", "primary"),)
+_HANDLER: Final = frozenset({"profiles", "primary"})
 PHASES: Final[Mapping[Role, Phase]] = {method.role: method.phase for method in _METHODS}
 IN_PROFILES: Final = frozenset({Role.FILTER, Role.SCORER, Role.PICKER})
 
@@ -225,9 +286,8 @@ def roles_of(plugin_class: type[object], name: str) -> frozenset[Role]:
     for method in _METHODS:
         if method.name in found:
             _check(plugin_class, method, name)
-    for one, other in _PAIRED:
-        if (one in found) != (other in found):
-            raise RoleError(name, f"a profile handler needs both `{one}` and `{other}`")
+    if (found & {*_HANDLER, "destination"}) and not found >= _HANDLER:
+        raise RoleError(name, "a profile handler needs both `profiles` and `primary`")
     return frozenset(method.role for method in _METHODS if method.name in found)
 
 
@@ -241,5 +301,7 @@ def _check(plugin_class: type[object], method: _Method, name: str) -> None:
     except TypeError as exc:
         actual = f"`{method.name}{inspect.signature(function)}`"
         raise RoleError(name, f"{actual} does not fit {wanted}: {exc}") from None
+    if method.role is Role.SERVICE and not inspect.iscoroutinefunction(function):
+        raise RoleError(name, f"{wanted} must be async: it runs beside the requests")
     if inspect.iscoroutinefunction(function) and not method.may_wait:
         raise RoleError(name, f"{wanted} must not be async: nothing waits on the path of a pick")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from random import Random
@@ -127,6 +127,12 @@ def consumes_of(plugin: object) -> Consumes:
 def produces_of(plugin: object) -> Keys:
     declared = getattr(plugin, "produces", None)
     return cast("Keys", declared) if isinstance(declared, frozenset) else keys()
+
+
+def deciders_of(plugin: object) -> Sequence[str]:
+    """The names of the deciders that a profile handler asks."""
+    named: Sequence[str] = getattr(plugin, "deciders", ())
+    return named
 
 
 class UnknownType(KernelError):

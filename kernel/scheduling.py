@@ -53,7 +53,7 @@ class ProfileRunner:
         Raises:
             Refusal: 429 when the filters leave nobody.
         """
-        frame = Frame(outer.request, outer.values)
+        frame = Frame(outer.request, outer.values, endpoints)
         try:
             return self._run(frame, endpoints)
         finally:
@@ -100,6 +100,7 @@ class ProfileRunner:
         if not kept:
             raise nobody_left(installed)
         frame.values = narrowed(frame.values, self.columns, mask)
+        frame.endpoints = kept
         return kept
 
     def _pick(
@@ -247,6 +248,23 @@ class Scheduler:
             raise _first(refusals) or Refusal(503, f"profile {primary} found no endpoint")
         self.handler.worked()
         return SchedulingResult(results, primary)
+
+    def destination(self, frame: Frame, targets: Sequence[Endpoint]) -> str:
+        """Where to send to, best first; a handler may say for each target what its address is."""
+        plugin = self.handler.plugin
+        if not hasattr(plugin, "destination"):
+            return (
+                targets[0].host_port
+                if len(targets) == 1
+                else ",".join(target.host_port for target in targets)
+            )
+        view = self.handler.view.lend(frame)
+        try:
+            return ",".join(str(plugin.destination(view, target)) for target in targets)
+        except Exception as exc:
+            raise self._broken(exc) from exc
+        finally:
+            view.close()
 
     def _useless(self, what: str) -> Refusal:
         message = f"profile handler {self.handler.name} {what}"

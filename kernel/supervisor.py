@@ -6,10 +6,10 @@ import enum
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, final
+from typing import Any, Generic, TypeVar, final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,6 +19,8 @@ from .errors import RestartBudgetSpent
 from .mailbox import Mailbox
 
 logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Restart(enum.Enum):
@@ -154,3 +156,20 @@ async def supervise(
     async with anyio.create_task_group() as supervisor._tasks:
         yield supervisor
         supervisor._tasks.cancel_scope.cancel()
+
+
+@final
+@define(eq=False)
+class Crew(Generic[K]):
+    """Children that come and go, by key."""
+
+    supervisor: Supervisor
+    _running: dict[K, Handle] = field(factory=dict[K, Handle], init=False)
+
+    async def become(self, wanted: Mapping[K, Child]) -> None:
+        """Stop who is not wanted any more, wait for their end, and start who is missing."""
+        for key in self._running.keys() - wanted.keys():
+            await self._running.pop(key).stop()
+        for key, child in wanted.items():
+            if key not in self._running:
+                self._running[key] = self.supervisor.start(child)

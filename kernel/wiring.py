@@ -29,7 +29,7 @@ from .model import (
 )
 from .parsing import Routes, make_routes
 from .plugin import Phase, Role
-from .registry import consumes_of
+from .registry import consumes_of, deciders_of
 from .scheduling import ProfileRunner, Scheduler, WeightedScorer
 from .state import IDLE_THRESHOLD, PluginState
 
@@ -102,6 +102,8 @@ class Wiring:
     shape: Shape
     collections: tuple[Collection, ...]
     listeners: tuple[Listener, ...]
+    services: tuple[Installed, ...]
+    """Plugins with work of their own beside the requests."""
     discovery: Installed | None
     routes: Routes
     director: Director
@@ -133,7 +135,7 @@ def _plan(candidates: Candidates, parts: Shape) -> Plan | None:
     outcome = plan(
         c.node
         for c in candidates
-        if c.entry.instance in parts.listed or not only_listed & c.type.roles
+        if c.entry.instance in parts.listed or not only_listed & c.node.roles
     )
     if isinstance(outcome, Plan):
         return outcome
@@ -160,6 +162,8 @@ class _Assembly:
 
     def wiring(self) -> Wiring:
         installed = {c.entry.instance: self._install(c) for c in self.candidates}
+        for one in installed.values():
+            one.view.deciders = {n: installed[n].decides for n in deciders_of(one.plugin)}
         parsers = [(name, installed[name].plugin) for name in self.parts.parsers]
         routes = make_routes(parsers, self._body_keys())
         director = self._director(installed)
@@ -168,11 +172,12 @@ class _Assembly:
             entries=tuple(c.entry for c in self.candidates),
             added=self.candidates.added,
             installed=installed,
-            roles={c.entry.instance: c.type.roles for c in self.candidates},
+            roles={c.entry.instance: c.node.roles for c in self.candidates},
             plan=self.plan,
             shape=self.parts,
             collections=self._collections(installed),
             listeners=tuple(self._listeners(installed)),
+            services=tuple(installed[n] for n in self.candidates.with_role(Role.SERVICE)),
             discovery=installed[self.parts.discovery] if self.parts.discovery else None,
             routes=routes,
             director=director,
@@ -236,13 +241,14 @@ class _Assembly:
 
     def _director(self, installed: Mapping[str, Installed]) -> Director:
         def playing(role: Role) -> tuple[Installed, ...]:
-            names = (n for n in self.plan.order if role in self.candidates[n].type.roles)
+            names = (n for n in self.plan.order if role in self.candidates[n].node.roles)
             return tuple(installed[name] for name in names)
 
         profiles = {p.name: self._runner(p, installed) for p in self.parts.profiles}
         return Director(
             slots=self._slots(),
             scheduler=Scheduler(installed[self.parts.handler], profiles),
+            detector=installed[self.parts.detector] if self.parts.detector else None,
             hooks=playing(Role.REQUEST_HOOK),
             screeners=playing(Role.SCREENER),
             producers=tuple(_timed(one) for one in playing(Role.PRODUCER)),
@@ -265,7 +271,7 @@ class _Assembly:
         filters: list[Installed] = []
         scorers: list[WeightedScorer] = []
         for reference in profile.plugins:
-            roles = self.candidates[reference.plugin_ref].type.roles
+            roles = self.candidates[reference.plugin_ref].node.roles
             one = installed[reference.plugin_ref]
             if Role.FILTER in roles:
                 filters.append(one)

@@ -11,6 +11,8 @@ import pytest
 
 from pointsman import plugins
 from pointsman.actors.explain import endpoints, plain, plugin_states
+from pointsman.actors.signals import Signals
+from pointsman.kernel.channel import Latest
 from pointsman.kernel.keys import Consumes, DataView
 from pointsman.kernel.model import (
     FRESHNESS,
@@ -137,8 +139,16 @@ def test_values_are_put_in_json_s_terms(value: object, shown: object) -> None:
     msgspec.json.encode(plain(value))
 
 
+def signals(wiring: Wiring) -> Signals:
+    """What is dead when nobody reports the use of a cache."""
+    reports = {**REPORTS, KV_CACHE_USAGE: [None, None]}
+    made = Signals(Latest(wiring), lambda: pool(POOL, reports))
+    made.look()
+    return made
+
+
 def test_each_plugin_says_what_it_keeps(wiring: Wiring) -> None:
-    report: Any = plugin_states(wiring)
+    report: Any = plugin_states(wiring, signals(wiring))
     assert datetime.fromisoformat(report["timestamp"]).utcoffset() == timedelta(0)
     assert report["plugins"].keys() == wiring.installed.keys()
     shown = report["plugins"]["choosy-filter"]
@@ -153,8 +163,19 @@ def test_each_plugin_says_what_it_keeps(wiring: Wiring) -> None:
     assert report["plugins"]["queue-scorer"]["message"] == "keeps no state of its own"
 
 
+def test_a_signal_that_cannot_work_is_shown_with_its_reason(wiring: Wiring) -> None:
+    report: Any = plugin_states(wiring, signals(wiring))
+    assert report["dead_signals"] == [
+        {
+            "plugin": "kv-cache-utilization-scorer",
+            "signal": "kv-cache-usage",
+            "reason": "no endpoint reports it",
+        }
+    ]
+
+
 def test_a_plugin_whose_state_cannot_be_shown_is_named_without_its_words(wiring: Wiring) -> None:
-    report: Any = plugin_states(wiring)
+    report: Any = plugin_states(wiring, signals(wiring))
     message = report["plugins"]["both"]["message"]
     assert message.startswith("its state cannot be shown: RuntimeError at test_explain.py:")
     assert "a prompt" not in message

@@ -32,10 +32,12 @@ from pointsman.kernel.errors import Refusal
 from pointsman.kernel.keys import Consumes, DataView
 from pointsman.kernel.model import (
     REQUEST_BODY,
+    RESPONSE_USAGE,
     EndCause,
     Endpoint,
     RequestEnd,
     SchedulingResult,
+    Usage,
 )
 
 from .scripts import (
@@ -463,6 +465,19 @@ def test_g02_a_request_that_was_never_scheduled_ends_nothing(hearing: Desk) -> N
     assert session.request.ended
 
 
+@pytest.mark.parametrize("events", [[], [RequestBody(body(), end=True)]])
+def test_a_second_request_on_one_stream_is_refused(
+    desk: Desk, events: Sequence[RequestBody]
+) -> None:
+    session = desk.session()
+    say(session, opening(), *events)
+    first = session.request
+    assert refusal(session.handle(opening())).status == 400
+    session.close()
+    assert first is not None
+    assert first.ended
+
+
 def test_a_stream_that_begins_with_the_response_is_answered(hearing: Desk) -> None:
     session = hearing.session()
     commands = say(session, OK_HEADERS, ResponseBody(b"x", end=True))
@@ -500,6 +515,40 @@ def test_a_body_that_no_parser_reads_is_neither_held_nor_read() -> None:
     assert isinstance(session.handle(opening())[0], SendTo)
     data = b"not json"
     assert session.handle(RequestBody(data, end=True)) == [Chunk(Part.REQUEST_BODY, data, end=True)]
+
+
+class Accountant:
+    """Wants to know what a response cost."""
+
+    type_name: ClassVar = "accountant"
+    consumes: ClassVar = Consumes(optional=[RESPONSE_USAGE])
+    bills: ClassVar[list[Usage | None]] = []
+
+    def on_response_end(self, data: DataView, end: RequestEnd) -> None:
+        self.bills.append(data.get(RESPONSE_USAGE))
+
+
+@pytest.mark.parametrize(("encoding", "usage"), [("identity", Usage(5, 2)), ("gzip", None)])
+def test_usage_reaches_who_consumes_it(encoding: str, usage: Usage | None) -> None:
+    Accountant.bills.clear()
+    desk = Desk(wired(f"{LOAD_ONLY[:-1]}, {{type: accountant}}]", Accountant))
+    assert desk.wiring.processing.response
+    session = asked(desk)
+    told = {":status": "200", "content-encoding": encoding}
+    text = b'data: {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}'
+    cut = [ResponseBody(text[:20], end=False), ResponseBody(text[20:], end=True)]
+    commands = say(session, ResponseHeaders(headers(told), end=False), *cut)
+    session.close()
+    assert passed_on(commands, Part.RESPONSE_BODY) == text
+    assert Accountant.bills == [usage]
+
+
+def test_a_response_without_usage_leaves_it_absent() -> None:
+    Accountant.bills.clear()
+    session = asked(Desk(wired(f"{LOAD_ONLY[:-1]}, {{type: accountant}}]", Accountant)))
+    say(session, OK_HEADERS, ResponseBody(b"[]", end=True))
+    session.close()
+    assert Accountant.bills == [None]
 
 
 class Waiting:

@@ -205,7 +205,13 @@ def test_gates_that_are_not_named_are_as_usual() -> None:
 def test_a_section_without_its_gate_has_no_effect_and_says_so(gates: str) -> None:
     (warning,) = read(f"{gates}flowControl: {{maxRequests: 5}}").warnings
     assert warning == "`flowControl` has no effect: its feature gate is not open"
-    assert read("featureGates: [flowControl]\nflowControl: {}").warnings == ()
+    detector = "flowControl: {saturationDetector: {pluginRef: d}}"
+    assert read(f"{gates}{detector}").warnings == ()
+
+
+def test_an_open_gate_for_flow_control_says_what_it_does_not_do() -> None:
+    (warning,) = read("featureGates: [flowControl]\nflowControl: {}").warnings
+    assert "takes effect with a later version" in warning
 
 
 def test_the_old_api_version_is_deprecated() -> None:

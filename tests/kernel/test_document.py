@@ -95,9 +95,21 @@ def test_a_document_without_mistakes_is_not_refused() -> None:
         ("a: &x\n- *y\n", 2),
         ("--- a\n--- b\n", 2),
         ("a: \0", None),
-        ("[" * 600, None),
+        ("[" * 600, 1),
+        ("[" * 900 + "]" * 900, None),
+        ("- " * 9000, 1),
     ],
-    ids=["open list", "tab", "open JSON", "no such anchor", "two documents", "NUL", "deep"],
+    ids=[
+        "open list",
+        "tab",
+        "open JSON",
+        "no such anchor",
+        "two documents",
+        "NUL",
+        "deep",
+        "deep in reading",
+        "deep block",
+    ],
 )
 def test_what_is_neither_yaml_nor_json_is_refused_with_its_line(
     text: str, line: int | None

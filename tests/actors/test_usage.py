@@ -1,0 +1,164 @@
+"""Token counts are found in every dialect, however the bytes were cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.actors.session import headers_of
+from pointsman.actors.usage import LONGEST, UsageReader, readable
+from pointsman.kernel.model import Usage
+
+
+def read(*chunks: bytes) -> Usage | None:
+    reader = UsageReader()
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader.usage
+
+
+def sse(*events: object) -> bytes:
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+CHAT = json.dumps(
+    {
+        "choices": [{"message": {"content": 'say "usage": {"prompt_tokens": 99}'}}],
+        "usage": {
+            "prompt_tokens": 36,
+            "total_tokens": 42,
+            "completion_tokens": 6,
+            "prompt_tokens_details": {"cached_tokens": 32},
+        },
+    },
+    indent=1,
+).encode()
+STREAM = (
+    sse({"choices": [{"delta": {"content": "usage"}}], "usage": None})
+    + sse({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}})
+    + b"data: [DONE]\n\n"
+)
+ANTHROPIC = b"event: message_start\n" + sse(
+    {
+        "type": "message_start",
+        "message": {"usage": {"input_tokens": 11, "cache_read_input_tokens": 8}},
+    },
+    {"type": "message_delta", "usage": {"output_tokens": 7}},
+)
+RESPONSES = sse(
+    {"type": "response.created", "response": {"usage": None}},
+    {
+        "type": "response.completed",
+        "response": {
+            "usage": {
+                "input_tokens": 4,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": 3,
+            }
+        },
+    },
+)
+DIALECTS = [
+    pytest.param(CHAT, Usage(36, 6, 32), id="chat"),
+    pytest.param(STREAM, Usage(5, 2, None), id="stream"),
+    pytest.param(ANTHROPIC, Usage(11, 7, 8), id="anthropic"),
+    pytest.param(RESPONSES, Usage(4, 3, 0), id="responses"),
+]
+
+
+@pytest.mark.parametrize(("text", "usage"), DIALECTS)
+def test_usage_is_found_in_each_dialect(text: bytes, usage: Usage) -> None:
+    assert read(text) == usage
+
+
+@pytest.mark.parametrize(("text", "usage"), DIALECTS)
+def test_every_single_cut_gives_the_same(text: bytes, usage: Usage) -> None:
+    assert all(read(text[:cut], text[cut:]) == usage for cut in range(len(text)))
+
+
+@pytest.mark.parametrize(("text", "usage"), DIALECTS)
+def test_single_bytes_give_the_same(text: bytes, usage: Usage) -> None:
+    assert read(*(text[n : n + 1] for n in range(len(text)))) == usage
+
+
+@given(
+    st.sampled_from([CHAT, STREAM, ANTHROPIC, RESPONSES]),
+    st.lists(st.integers(0, 600), max_size=6),
+)
+def test_any_cuts_give_the_same(text: bytes, cuts: Sequence[int]) -> None:
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(edges)]
+    assert read(*pieces) == read(text)
+
+
+def test_what_was_not_said_later_stays() -> None:
+    """Continuous usage: each event has the counts so far."""
+    events = [{"usage": {"prompt_tokens": 9}}, {"usage": {"completion_tokens": 1}}]
+    assert read(sse(*events, {"usage": {"completion_tokens": 2}})) == Usage(9, 2, None)
+
+
+@pytest.mark.parametrize("count", ["7", 7])
+def test_counts_may_be_written_as_text(count: object) -> None:
+    assert read(sse({"usage": {"prompt_tokens": count}})) == Usage(prompt_tokens=7)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [None, {}, [], "x", 3, {"prompt_tokens": -1}, {"prompt_tokens": True}, {"prompt_tokens": 1.5}],
+)
+def test_a_malformed_usage_is_none(usage: object) -> None:
+    assert read(sse({"usage": usage})) is None
+
+
+@pytest.mark.parametrize(
+    "text", [b'"usage": {"prompt_tokens": }', b'"usage": {"a": "}', b'"usage"']
+)
+def test_broken_json_is_no_usage(text: bytes) -> None:
+    assert read(text) is None
+
+
+def test_an_object_without_end_is_not_held_for_ever() -> None:
+    reader = UsageReader()
+    for _ in range(100):
+        reader.feed(b'"usage": {"a": "' + b"x" * 1000)
+        assert len(reader._held) <= LONGEST + 1100
+    reader.feed(sse({"usage": {"prompt_tokens": 1}}))
+    assert reader.usage is None or reader.usage == Usage(prompt_tokens=1)
+
+
+@given(
+    st.lists(st.binary(max_size=30) | st.sampled_from([b'"usage"', b":{", b"}", b'"']), max_size=30)
+)
+def test_no_bytes_disturb_it(chunks: list[bytes]) -> None:
+    read(*chunks)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [(None, True), ("identity", True), ("gzip", False), ("br", False), (" GZIP ", False)],
+)
+def test_compressed_responses_are_opaque(encoding: str | None, expected: bool) -> None:
+    pairs = [] if encoding is None else [("content-encoding", encoding.encode())]
+    assert readable(headers_of(pairs)) is expected
+
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("stream", Usage(72, 8, None)),
+        ("continuous", Usage(9, 4, None)),
+        ("whole", Usage(78, 16, None)),
+    ],
+)
+def test_real_responses_have_their_usage(name: str, usage: Usage) -> None:
+    """What vLLM 0.32 wrote."""
+    assert read((DATA / f"vllm-chat-{name}.txt").read_bytes()) == usage
