@@ -104,7 +104,7 @@ class Snapshot:
 @define(eq=False)
 class _Row:
     endpoint: Endpoint
-    index: int = 0
+    index: int
     values: dict[str, Any] = field(factory=dict[str, Any])
 
 
@@ -123,11 +123,14 @@ class Datastore:
     """Whether a source has delivered its first whole set."""
     _rows: dict[str, _Row] = field(factory=dict[str, _Row], init=False, repr=False)
     _by_identity: dict[Identity, _Row] = field(factory=dict[Identity, _Row], init=False, repr=False)
+    _order: list[Endpoint] = field(factory=list[Endpoint], init=False, repr=False)
+    """The endpoints by their row's index; between two changes it has no gaps."""
     _tracked: frozenset[str] = field(default=frozenset(), init=False)
     _dirty: dict[str, dict[int, Any]] = field(
         factory=dict[str, dict[int, Any]], init=False, repr=False
     )
     _moved: bool = field(default=False, init=False)
+    """Rows came or went, so that all columns have to be made anew."""
     _snapshot: Snapshot = field(factory=lambda: Snapshot(0, (), {}), init=False, repr=False)
 
     async def run(self) -> None:
@@ -154,7 +157,7 @@ class Datastore:
         """The pool as it is now; the same object until something changes."""
         if self._moved:
             self._rebuild()
-        elif self._dirty:
+        elif self._dirty or self._snapshot.endpoints is not self.members.value:
             self._patch()
         return self._snapshot
 
@@ -185,8 +188,8 @@ class Datastore:
             case _:
                 assert_never(change)
         if events:
-            self._moved = True
-            self.members.set(tuple(row.endpoint for row in self._rows.values()))
+            self._renumber()
+            self.members.set(tuple(self._order))
         return events
 
     def _row_of(self, spec: EndpointSpec) -> _Row | None:
@@ -194,10 +197,21 @@ class Datastore:
         row = self._rows.get(spec.id)
         return row if row is not None and row.endpoint.identity.uid == spec.uid else None
 
+    def _renumber(self) -> None:
+        """Close the gaps that removals left."""
+        if len(self._order) == len(self._rows):
+            return
+        rows = self._rows.values()
+        for index, row in enumerate(rows):
+            row.index = index
+        self._order = [row.endpoint for row in rows]
+
     def _remove(self, rows: Sequence[_Row]) -> list[Event]:
         for row in rows:
             del self._rows[row.endpoint.id]
             del self._by_identity[row.endpoint.identity]
+            row.endpoint.identity.gone = True
+            self._moved = True
         return [(POD_DELETED, PodDeleted(row.endpoint)) for row in rows]
 
     def _upsert(self, specs: Sequence[EndpointSpec]) -> list[Event]:
@@ -212,8 +226,10 @@ class Datastore:
 
     def _add(self, spec: EndpointSpec) -> list[Event]:
         endpoint = _endpoint(spec, Identity(spec.uid))
-        row = self._rows[spec.id] = _Row(endpoint)
+        row = self._rows[spec.id] = _Row(endpoint, len(self._order))
         self._by_identity[endpoint.identity] = row
+        self._order.append(endpoint)
+        self._moved = True
         return [(POD_ADDED, PodAdded(endpoint))]
 
     def _update(self, row: _Row, spec: EndpointSpec) -> list[Event]:
@@ -221,7 +237,7 @@ class Datastore:
         after = _endpoint(spec, before.identity)
         if after == before:
             return []
-        row.endpoint = after
+        row.endpoint = self._order[row.index] = after
         return [(POD_UPDATED, PodUpdated(after, before))]
 
     def _report(self, change: ReportMetrics) -> None:
@@ -236,11 +252,8 @@ class Datastore:
 
     def _rebuild(self) -> None:
         rows = tuple(self._rows.values())
-        for index, row in enumerate(rows):
-            row.index = index
         columns = {name: tuple(row.values.get(name) for row in rows) for name in self._tracked}
-        endpoints = tuple(row.endpoint for row in rows)
-        self._renew(endpoints=endpoints, columns=columns)
+        self._renew(endpoints=self.members.value, columns=columns)
         self._moved = False
         self._dirty.clear()
 
@@ -255,7 +268,7 @@ class Datastore:
             for index, value in changes.items():
                 column[index] = value
             columns[name] = tuple(column)
-        self._renew(columns=columns)
+        self._renew(endpoints=self.members.value, columns=columns)
         self._dirty.clear()
 
 

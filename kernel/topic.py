@@ -128,6 +128,8 @@ class Topic(Generic[T]):
     async def publish(self, event: T) -> None:
         """Publish *event*; then wait for the subscribers who asked to be waited for."""
         full = [s for s in self._subscriptions if not s.offer(event)]
+        if not full:
+            return
         async with anyio.create_task_group() as waiting:
             for subscription in full:
                 waiting.start_soon(subscription.wait_for_room, event)
