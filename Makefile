@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo test check e2e bench format lock clean
+.PHONY: help demo demo-kube test check e2e bench format lock clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.envoy ## three simulated model servers, a real Envoy and the daemon; ARGS=--once ends by itself
 	@$(BIN)/pointsman demo $(ARGS)
+
+demo-kube: $(VENV)/.envoy ## the same in Kubernetes without a cluster: pods come and go under traffic; ARGS=--once
+	@$(BIN)/pointsman demo kube $(ARGS)
 
 test: $(VENV)/.dev ## the tests, without Envoy; ARGS="-k name"
 	$(BIN)/pytest $(ARGS)

@@ -13,6 +13,8 @@ from pointsman.kernel.structure import parse_duration, parse_quantity
 
 USAGE: Final = 2  # exit status for everything that the caller can put right
 
+MOST_PORTS: Final = 8  # of a pod, as in an InferencePool
+
 DESCRIPTION: Final = """\
 Pointsman picks, for each LLM request that passes an Envoy, the model server that should serve
 it. Envoy asks over ext_proc (gRPC); Pointsman answers from the live load of the servers.
@@ -65,6 +67,14 @@ def port(text: str) -> int:
     return int(text)
 
 
+def target_ports(text: str) -> tuple[int, ...]:
+    """Ports in their order, each once."""
+    ports = tuple(dict.fromkeys(port(part.strip()) for part in text.split(",") if part.strip()))
+    if not 1 <= len(ports) <= MOST_PORTS or 0 in ports:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of one to {MOST_PORTS} ports")
+    return ports
+
+
 def address(text: str) -> str:
     try:
         return str(ip_address(text))
@@ -85,6 +95,7 @@ def add_serve_arguments(parser: Parser) -> None:
     config.add_argument("--config-text", metavar="YAML", help="the same as a text")
     text = "whether plugin types of stability alpha may be used"
     add_flag(config, "--allow-experimental-plugins", False, text)
+    _add_pool_arguments(parser)
     ports = parser.add_argument_group("ports")
     listen = "the address to listen on; all of the machine's when left out"
     ports.add_argument("--bind-address", type=address, metavar="IP", help=listen)
@@ -117,6 +128,31 @@ def add_serve_arguments(parser: Parser) -> None:
     behaviour.add_argument("-v", "--v", type=int, default=2, metavar="N", help=text)
 
 
+def _add_pool_arguments(parser: Parser) -> None:
+    pool = parser.add_argument_group("endpoints, unless a file-discovery plugin names a file")
+    pool.add_argument("--pool-name", metavar="NAME", help="an InferencePool")
+    text = "its namespace (the environment's NAMESPACE, or default)"
+    pool.add_argument("--pool-namespace", metavar="NAMESPACE", help=text)
+    text = "the API group of the pool (%(default)s)"
+    pool.add_argument(
+        "--pool-group", default="inference.networking.k8s.io", metavar="GROUP", help=text
+    )
+    text = "pods by label instead of a pool; needs no custom resources"
+    pool.add_argument("--endpoint-selector", metavar="SELECTOR", help=text)
+    text = "the ports on which those pods serve, at most eight"
+    pool.add_argument(
+        "--endpoint-target-ports",
+        type=target_ports,
+        default=(),
+        metavar="PORT[,PORT...]",
+        help=text,
+    )
+    text = "how to reach the API server (KUBECONFIG, the pod's own account, ~/.kube/config)"
+    pool.add_argument("--kubeconfig", default="", metavar="FILE", help=text)
+    text = "the kubeconfig's context (its current one)"
+    pool.add_argument("--context", default="", metavar="NAME", help=text)
+
+
 def add_config_arguments(parser: Parser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="an EndpointPickerConfig file")
     add_flag(parser, "--allow-experimental-plugins", False, "accept alpha plugin types")
@@ -125,6 +161,10 @@ def add_config_arguments(parser: Parser) -> None:
 def check_serve_options(parser: Parser, options: argparse.Namespace) -> None:
     if options.config_file and options.config_text:
         parser.error("--config-file and --config-text exclude each other")
+    if options.pool_name and options.endpoint_selector:
+        parser.error("--pool-name and --endpoint-selector exclude each other")
+    if bool(options.endpoint_selector) != bool(options.endpoint_target_ports):
+        parser.error("--endpoint-selector and --endpoint-target-ports go together")
 
 
 def make_parser() -> tuple[Parser, Callable[[str], Parser]]:
@@ -146,13 +186,19 @@ def make_parser() -> tuple[Parser, Callable[[str], Parser]]:
     add_config_arguments(graph)
     text = "three simulated model servers, a real Envoy and the daemon, in one go"
     commands.add_parser("demo", help=text)
+    text = "the same in Kubernetes, with a simulated API server, while pods come and go"
+    commands.add_parser("demo kube", help=text)
     text = "simulated model servers that look like vLLM"
     commands.add_parser("sim", help=text)
+    text = "a Kubernetes API server in memory, for kubectl, clients and tests"
+    commands.add_parser("sim kube", help=text)
     return top, lambda name: commands.choices[name]
 
 
 def with_command(arguments: Sequence[str]) -> list[str]:
     """*arguments*, with the command that is meant when there is none."""
+    if tuple(arguments[:2]) in (("demo", "kube"), ("sim", "kube")):
+        return [f"{arguments[0]} kube", *arguments[2:]]
     if arguments and arguments[0] in ("-h", "--help", "--version"):
         return list(arguments)
     if not arguments or arguments[0].startswith("-"):

@@ -73,7 +73,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help=text)
 
 
-async def demo(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace) -> int:
     """Run the demonstration; 0 when every request was served."""
     try:
         envoy_path()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -13,6 +13,7 @@ from pointsman.kernel.datastore import Snapshot
 from pointsman.kernel.installed import where_raised
 from pointsman.kernel.wiring import Wiring
 
+from .discovery import Discovery
 from .signals import Signals
 
 
@@ -40,12 +41,30 @@ def endpoints(wiring: Wiring, snapshot: Snapshot) -> Sequence[Mapping[str, objec
     ]
 
 
+def daemon_state(snapshot: Snapshot, discovery: Discovery) -> Mapping[str, object]:
+    """The pool as it is known, and what of it is not used as it is."""
+    return {
+        "timestamp": datetime.now(UTC).isoformat(),
+        "pool": plain(snapshot.pool),
+        "endpoints": len(snapshot.endpoints),
+        "objectives": {name: one.priority for name, one in sorted(snapshot.objectives.items())},
+        "rewrite_rules": [plain(rule) for rule in snapshot.rewrites.rules],
+        "skipped": {kind: list(found) for kind, found in discovery.skipped().items()},
+        "watch_age_seconds": {kind: round(age, 1) for kind, age in discovery.ages().items()},
+    }
+
+
 def plain(value: object) -> object:
     """A value of the data model in JSON's terms."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, frozenset):
         return sorted(map(str, value))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, Mapping):
+        found = cast("Mapping[object, object]", value)
+        return {str(key): plain(item) for key, item in found.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in cast("Sequence[object]", value)]
     kind: type[Any] = type(value)
     if attrs.has(kind):
         return {field.name: plain(getattr(value, field.name)) for field in attrs.fields(kind)}

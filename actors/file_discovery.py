@@ -8,7 +8,7 @@ only itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, final
@@ -16,6 +16,7 @@ from typing import Final, final
 import anyio
 from attrs import define, field, frozen
 
+from pointsman.kernel.channel import Latest
 from pointsman.kernel.datastore import Change, EndpointSpec, ReplaceEndpoints
 from pointsman.kernel.document import Document, Table, read_document
 from pointsman.kernel.document import Path as Place
@@ -103,7 +104,19 @@ class FileDiscovery:
     path: Path
     watch: bool
     datastore: Address[Change]
+    synced: Latest[bool] = field(factory=lambda: Latest(value=False), init=False)
     _complaint: str = field(default="", init=False)
+
+    async def prepare(self) -> None:
+        """Raises ConfigError: a file that cannot be read at the start is an error, not a hope."""
+        self.read()
+
+    def ages(self) -> Mapping[str, float]:
+        return {}
+
+    def skipped(self) -> Mapping[str, Sequence[str]]:
+        """What is wrong with the file as it is now."""
+        return {str(self.path): [self._complaint]} if self._complaint else {}
 
     async def run(self) -> None:
         """Deliver the file's endpoints, and its changes when they are watched."""
@@ -135,6 +148,7 @@ class FileDiscovery:
 
     async def _deliver(self, specs: list[EndpointSpec]) -> None:
         await self.datastore.tell(ReplaceEndpoints(specs))
+        self.synced.set(True)
         logger.info("%s lists %d endpoints", self.path, len(specs))
 
     def _stamp(self) -> Stamp | None:

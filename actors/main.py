@@ -7,7 +7,9 @@ import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Final, Protocol, cast
 
 import anyio
 
@@ -17,6 +19,12 @@ from pointsman.kernel.errors import ConfigError, KernelError
 from .cli import USAGE, Parser, check_serve_options, complain, make_parser, with_command
 
 FAILED = 1
+TOOLS: Final = {
+    "demo": ".demo",
+    "demo kube": ".demo_kube",
+    "sim": ".sim.fleet",
+    "sim kube": ".sim.kube.command",
+}
 Command = Callable[[argparse.Namespace], Awaitable[int | None]]
 
 
@@ -28,8 +36,8 @@ def run(arguments: Sequence[str]) -> int:
     """Carry out a command line; the exit status."""
     top, parser_of = make_parser()
     words = with_command(arguments)
-    if words and words[0] in ("demo", "sim"):
-        _complete(words[0], parser_of(words[0]))
+    if words and words[0] in TOOLS:
+        _tool(words[0]).add_arguments(parser_of(words[0]))
     options, unknown = top.parse_known_args(words)
     if unknown:
         (parser_of(options.command) if options.command else top).refuse(unknown[0])
@@ -48,26 +56,19 @@ def run(arguments: Sequence[str]) -> int:
             from .check import graph
 
             return graph(options)
-        case "demo":
-            from .demo import demo
-
-            return _run(demo, options)
-        case _:
-            from .sim import fleet
-
-            return _run(fleet.run, options)
+        case tool:
+            return _run(_tool(tool).run, options)
 
 
-def _complete(command: str, parser: Parser) -> None:
-    """Give the parser of a command its options, loading the command only now."""
-    if command == "demo":
-        from .demo import add_arguments as add_demo_arguments
+class _Tool(Protocol):
+    """A module with a command of its own, which is loaded only when it is called."""
 
-        add_demo_arguments(parser)
-    else:
-        from .sim.fleet import add_arguments as add_sim_arguments
+    def add_arguments(self, parser: Parser) -> None: ...
+    async def run(self, options: argparse.Namespace) -> int | None: ...
 
-        add_sim_arguments(parser)
+
+def _tool(command: str) -> _Tool:
+    return cast("_Tool", import_module(TOOLS[command], __package__))
 
 
 def serve(options: argparse.Namespace) -> int:

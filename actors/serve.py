@@ -6,7 +6,7 @@ import argparse
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Final, final
 
 import anyio
 from attrs import define, field
+from prometheus_client.core import GaugeMetricFamily
 
 from pointsman import __version__, plugins
 from pointsman.kernel.candidates import Surroundings
@@ -27,17 +28,17 @@ from pointsman.kernel.registry import Registry
 from pointsman.kernel.supervisor import Child, supervise
 from pointsman.kernel.topic import Topics
 from pointsman.kernel.wiring import Wiring, wire
-from pointsman.plugins.sources import FileDiscoveryParameters
 
 from . import tls
 from .admin import AdminServer
 from .config_watch import ConfigWatch
-from .explain import endpoints, plugin_states
+from .discovery import Discovery, discovered, make_discovery
+from .explain import daemon_state, endpoints, plugin_states
 from .extproc_server import ExtProcServer, Listening
 from .extproc_server_health import HealthServer
 from .fetching import HttpFetching
-from .figures import Figures
-from .file_discovery import FileDiscovery, read_text
+from .figures import OWN, Figures
+from .file_discovery import read_text
 from .listeners import Listeners
 from .metrics import MetricsActor, Rhythm
 from .plugin_figures import PluginFigures
@@ -81,12 +82,6 @@ def announce(wiring: Wiring) -> None:
         logger.info("plugin %s was added: %s", name, why)
 
 
-def discovered(wiring: Wiring) -> FileDiscoveryParameters | None:
-    """Where endpoints come from, if the configuration says so."""
-    found = wiring.discovery.plugin.discovery() if wiring.discovery is not None else None
-    return found if isinstance(found, FileDiscoveryParameters) else None
-
-
 @final
 @define(eq=False)
 class Daemon:
@@ -97,11 +92,12 @@ class Daemon:
     figures: Figures = field(factory=Figures)
     topics: Topics = field(factory=Topics)
     ready: Latest[bool] = field(factory=lambda: Latest(value=False))
+    draining: bool = field(default=False, init=False)
     around: Surroundings = field(init=False)
     inbox: Mailbox[Change] = field(init=False)
     datastore: Datastore = field(init=False)
     wiring: Latest[Wiring] = field(init=False)
-    discovery: FileDiscovery = field(init=False)
+    discovery: Discovery = field(init=False)
     metrics: MetricsActor = field(init=False)
     listeners: Listeners = field(init=False)
     signals: Signals = field(init=False)
@@ -126,7 +122,7 @@ class Daemon:
         self.listeners = Listeners(self.wiring, self.topics, self.datastore.members)
         self.listeners.subscribe()
         self.signals = Signals(self.wiring, lambda: self.datastore.snapshot)
-        self.discovery = self._discovery(wiring)
+        self.discovery = make_discovery(self.options, wiring, self.inbox.address, self.random)
         self.metrics = MetricsActor(
             self.datastore.members,
             self.wiring,
@@ -170,18 +166,6 @@ class Daemon:
         self.listeners.subscribe()
         return wiring
 
-    def _discovery(self, wiring: Wiring) -> FileDiscovery:
-        found = discovered(wiring)
-        if found is None:
-            document = wiring.config.document
-            hint = "name a plugin of type file-discovery in dataLayer.discovery"
-            document.blame(("dataLayer",), "nothing says where endpoints come from", hint)
-            document.refuse_if_mistaken()
-            raise AssertionError("a document with a mistake is refused")
-        discovery = FileDiscovery(Path(found.path), found.watch_file, self.inbox.address)
-        discovery.read()  # a file that cannot be read at the start is an error, not a hope
-        return discovery
-
     def _rhythm(self) -> Rhythm:
         busy = self.options.refresh_metrics_interval
         if busy < FLOOR:
@@ -205,11 +189,20 @@ class Daemon:
     def _describe(self) -> None:
         figures, metrics = self.figures, self.metrics
         figures.info.labels(__version__).set(1)
-        figures.ready_endpoints.labels("").set_function(lambda: len(self.datastore.members.value))
+        pool = figures.ready_endpoints.labels(self.options.pool_name or "")
+        pool.set_function(lambda: len(self.datastore.members.value))
         figures.stale.set_function(lambda: metrics.stale)
         text = "Streams that are open."
         figures.watch("pointsman_open_streams", text, lambda: self.server.open_streams.value)
+        figures.collect(self._watch_ages)
         figures.collect(PluginFigures(self.wiring, self.listeners, self.signals).families)
+
+    def _watch_ages(self) -> Iterator[GaugeMetricFamily]:
+        text = "Seconds since the API server last told something, by kind of object."
+        family = GaugeMetricFamily(f"{OWN}kube_watch_age_seconds", text, labels=["kind"])
+        for kind, age in self.discovery.ages().items():
+            family.add_metric([kind], age)
+        yield family
 
     # -- running ------------------------------------------------------------------------------
 
@@ -217,14 +210,16 @@ class Daemon:
         """Serve until a signal says to end; then drain.
 
         Raises:
+            ConfigError: there is no way to the endpoints.
             OSError: (in an exception group) a port cannot be had.
         """
         with ExitStack() as opened:
             opened.enter_context(self.inbox)
             opened.callback(self.topics.close)
+            await self.discovery.prepare()
             async with supervise(random=self.random) as services:
                 services.start(Child(name="datastore", run=self.datastore.run, inbox=self.inbox))
-                services.start(Child(name="file discovery", run=self.discovery.run))
+                services.start(Child(name="discovery", run=self.discovery.run))
                 services.start(Child(name="metrics", run=self.metrics.run))
                 services.start(Child(name="listeners", run=self.listeners.run))
                 services.start(Child(name="reaper", run=Reaper(self.wiring).run))
@@ -254,13 +249,24 @@ class Daemon:
                 for server in (self.server, health, admin):
                     await requests.start(server.run)
                 async with anyio.create_task_group() as starting:
-                    starting.start_soon(self._become_ready)
+                    starting.start_soon(self._follow_readiness)
                     await anext(aiter(signals))
                     starting.cancel_scope.cancel()
                 await self._drain(aiter(signals))
                 requests.cancel_scope.cancel()
 
+    async def _follow_readiness(self) -> None:
+        """Ready once the endpoints are known, and as long as there is a pool."""
+        await self._become_ready()
+        while True:
+            version, synced = self.discovery.synced.version, self.discovery.synced.value
+            if synced is not self.ready.value:
+                logger.warning("%s", "ready again" if synced else "not ready: the pool is gone")
+                self.ready.set(synced)
+            await self.discovery.synced.newer(version)
+
     async def _become_ready(self) -> None:
+        await self.discovery.synced.until(wanted=True)
         await self.datastore.synced.until(wanted=True)
         with anyio.move_on_after(FIRST_ROUND):  # or the first picks would be blind
             await self.metrics.first_round()
@@ -276,6 +282,7 @@ class Daemon:
 
     async def _drain(self, signals: AsyncIterator[object]) -> None:
         """Be unready at once, serve on for a while; another signal shortens it."""
+        self.draining = True
         self.ready.set(False)
         most = self.options.drain_timeout
         logger.info("draining for at most %g s: %d streams", most, self.server.open_streams.value)
@@ -296,13 +303,16 @@ class Daemon:
             return {}
         return {
             "/debug/endpoints": lambda: endpoints(self.wiring.value, self.datastore.snapshot),
+            "/debug/state": lambda: daemon_state(self.datastore.snapshot, self.discovery),
             "/debug/plugins/state": lambda: plugin_states(self.wiring.value, self.signals),
         }
 
     def _waits_for(self) -> str:
-        if not self.datastore.synced.value:
-            return "the first list of endpoints"
-        return "draining" if self.ready.version else "the endpoints' first reports"
+        if self.draining:
+            return "draining"
+        if not self.discovery.synced.value:
+            return "the pool" if self.options.pool_name else "the first list of endpoints"
+        return "the endpoints' first reports"
 
 
 async def run(options: argparse.Namespace) -> None:

@@ -42,6 +42,8 @@ class Identity:
     uid: str
     picks: int = field(default=0, init=False)
     """How often it was chosen."""
+    gone: bool = field(default=False, init=False)
+    """It was deleted: what is kept of it now is kept for nothing."""
     _picked: anyio.Event | None = field(default=None, init=False, repr=False)
 
     def note_pick(self) -> None:

@@ -163,7 +163,7 @@ class Bench:
         written: dict[Key, int] = {k: slots[k] for k in writes if not isinstance(k, EventKey)}
         view = DataView("bench", slots, written, self.state, self._violated)
         try:
-            yield view.lend(Frame(self.request, values))
+            yield view.lend(Frame(self.request, values, self.endpoints))
         finally:
             view.close()
             found = {key: values[slot] for key, slot in written.items()}

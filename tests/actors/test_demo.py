@@ -199,7 +199,7 @@ async def test_the_demo_ends_with_what_was_served(
 
     monkeypatch.setattr(demo, "_stack", stack)
     monkeypatch.setattr(demo, "envoy_path", lambda: Path("envoy"))
-    assert await demo.demo(options("--once", "--requests=4")) == expected
+    assert await demo.run(options("--once", "--requests=4")) == expected
     printed = capsys.readouterr().out
     assert printed.splitlines()[-1] == last
     assert "endpoint    queue  kv use  score  served  TTFT p50" in printed
@@ -212,7 +212,7 @@ async def test_a_machine_without_envoy_is_told_so_in_a_line(
         raise ProcessError("Envoy is not installed")
 
     monkeypatch.setattr(demo, "envoy_path", missing)
-    assert await demo.demo(options()) == 2
+    assert await demo.run(options()) == 2
     assert capsys.readouterr().err == "pointsman demo: Envoy is not installed\n"
 
 

@@ -6,20 +6,30 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import httpx
 import pytest
+import trio
 from trio.testing import MockClock
 
 from pointsman.actors.cli import make_parser
 from pointsman.actors.serve import Daemon
 from pointsman.actors.sim.processes import free_ports
+from pointsman.kernel.channel import Latest
 from pointsman.kernel.datastore import EndpointSpec, ReplaceEndpoints
 from pointsman.kernel.errors import ConfigError
 from pointsman.kernel.model import FRESHNESS, WAITING_QUEUE_SIZE
@@ -137,10 +147,10 @@ def test_c_08_a_configuration_without_a_source_of_endpoints_is_refused(make: Mak
         make(config="plugins: [{type: queue-scorer}]")
 
 
-def test_a_missing_endpoints_file_is_refused(make: Make, endpoints_file: Path) -> None:
+async def test_a_missing_endpoints_file_is_refused(make: Make, endpoints_file: Path) -> None:
     endpoints_file.unlink()
     with pytest.raises(ConfigError, match=r"endpoints\.yaml: No such file"):
-        make()
+        await make().run()
 
 
 def test_what_was_opened_before_a_refusal_is_closed() -> None:
@@ -188,16 +198,37 @@ def test_the_debug_pages_show_endpoints_and_plugins(make: Make) -> None:
     pages = daemon._debug_pages()
     assert "default/a" in str(pages["/debug/endpoints"]())
     assert "queue-scorer" in str(pages["/debug/plugins/state"]())
+    state: Any = pages["/debug/state"]()
+    del state["timestamp"]
+    assert state == {
+        "pool": None,
+        "endpoints": 1,
+        "objectives": {},
+        "rewrite_rules": [],
+        "skipped": {},
+        "watch_age_seconds": {},
+    }
 
 
 def test_readiness_says_what_it_waits_for(make: Make) -> None:
     daemon = make()
     assert daemon._waits_for() == "the first list of endpoints"
-    daemon.datastore.apply(ReplaceEndpoints([]))
+    daemon.discovery.synced.set(True)
     assert daemon._waits_for() == "the endpoints' first reports"
-    daemon.ready.set(True)
-    daemon.ready.set(False)
+    daemon.draining = True
     assert daemon._waits_for() == "draining"
+
+
+async def test_readiness_follows_the_pool(
+    make: Make, unfrozen: None, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    daemon = make()
+    daemon.datastore.apply(ReplaceEndpoints([]))
+    nursery.start_soon(daemon._follow_readiness)
+    for there in (True, False, True):
+        daemon.discovery.synced.set(there)
+        await anyio.sleep(3)
+        assert daemon.ready.value is there
 
 
 # -- another configuration ------------------------------------------------------------------------
@@ -328,6 +359,7 @@ async def test_readiness_waits_for_the_first_reports_but_not_for_ever(
     """Nobody asks the endpoint here, as if it hung."""
     daemon = make()
     daemon.datastore.apply(ReplaceEndpoints([A]))
+    daemon.discovery.synced.set(True)
     await daemon._become_ready()
     assert daemon.ready.value
     assert anyio.current_time() == pytest.approx(2.0)
@@ -381,12 +413,26 @@ def test_a_daemon_becomes_ready_serves_and_ends_on_sigterm(make: Make, unfrozen:
     assert not daemon.ready.value
 
 
-def test_a_daemon_that_is_not_ready_yet_ends_on_sigterm(
-    make: Make, endpoints_file: Path, unfrozen: None
-) -> None:
+class Silence:
+    """A source of endpoints that never tells any."""
+
+    def __init__(self) -> None:
+        self.synced = Latest(value=False)
+
+    async def prepare(self) -> None: ...
+    async def run(self) -> None: ...
+
+    def ages(self) -> Mapping[str, float]:
+        return {}
+
+    def skipped(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+
+def test_a_daemon_that_is_not_ready_yet_ends_on_sigterm(make: Make, unfrozen: None) -> None:
     arguments, url = flags()
     daemon = make(*arguments)
-    endpoints_file.unlink()  # so that no first list ever comes
+    daemon.discovery = Silence()
 
     async def look() -> AsyncIterator[None]:
         async with client_of(url) as client:
