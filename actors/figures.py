@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
-from attrs import define, field
+from attrs import define
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -23,13 +23,12 @@ from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.installed import Installed
 from pointsman.kernel.model import EndCause, Endpoint, Request
+from pointsman.kernel.names import Names
 from pointsman.kernel.plugin import Role
 
 PREFIX: Final = "llm_d_epp_"
 OWN: Final = "pointsman_"
 SHORT: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-MOST_NAMES: Final = 1000  # distinct values of a label that clients choose
-LONGEST_NAME: Final = 200  # characters of such a value
 CODES: Final = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -41,23 +40,6 @@ CODES: Final = {
     500: "Internal",
     503: "ServiceUnavailable",
 }
-
-
-@final
-@define(eq=False)
-class Names:
-    """Keeps a label that clients choose from growing without end: later values are ``other``."""
-
-    most: int = MOST_NAMES
-    _seen: set[str] = field(factory=set[str], init=False)
-
-    def label(self, name: str) -> str:
-        if name in self._seen or not name:
-            return name
-        if len(self._seen) >= self.most or len(name) > LONGEST_NAME:
-            return "other"
-        self._seen.add(name)
-        return name
 
 
 @final

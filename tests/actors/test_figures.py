@@ -11,10 +11,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman import plugins
-from pointsman.actors.figures import LONGEST_NAME, Figures, Names
+from pointsman.actors.figures import Figures
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.model import EndCause, Endpoint, Request
+from pointsman.kernel.names import LONGEST_NAME, Names
 from pointsman.kernel.plugin import Role
 from pointsman.kernel.testing import decide, endpoints, make_request, pool, wired
 
