@@ -6,6 +6,7 @@ in the configuration's order is taken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, final
 
 from attrs import frozen
@@ -16,7 +17,7 @@ from .document import Path
 from .graph import missing
 from .keys import Key
 from .plugin import IN_PROFILES, Role
-from .registry import PluginType, deciders_of
+from .registry import PluginType, deciders_of, did_you_mean
 
 DEFAULT_PARSERS: Final = ("openai-parser", "passthrough-parser")
 DEFAULT_SOURCE: Final = "metrics-data-source"
@@ -135,6 +136,7 @@ def _handler(candidates: Candidates, profiles: tuple[Profile, ...]) -> str:
     if handlers:
         _check_number(candidates, handlers[0], len(profiles))
         _check_deciders(candidates, handlers[0])
+        _check_needed(candidates, handlers[0], profiles)
         return handlers[0]
     if len(profiles) > 1:
         candidates.blame(("schedulingProfiles",), "several profiles need a profile handler")
@@ -147,6 +149,16 @@ def _check_deciders(candidates: Candidates, handler: str) -> None:
     for name in deciders_of(candidate.plugin):
         reference = Reference(plugin_ref=name, at=(*candidate.entry.at, "parameters"))
         candidates.named(reference, Role.DECIDER, "decider")
+
+
+def _check_needed(candidates: Candidates, handler: str, profiles: tuple[Profile, ...]) -> None:
+    """A handler names in ``needs_profiles`` those without which it can serve nothing."""
+    needed: Sequence[str] = getattr(candidates[handler].plugin, "needs_profiles", ())
+    known = [profile.name for profile in profiles]
+    for name in needed:
+        if name not in known:
+            message = f"{handler!r} needs a profile named {name!r}"
+            candidates.blame(("schedulingProfiles",), message, did_you_mean(name, known))
 
 
 def _check_number(candidates: Candidates, handler: str, profiles: int) -> None:

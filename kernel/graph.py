@@ -33,6 +33,8 @@ from .plugin import PHASES, Phase, Role
 from .registry import did_you_mean
 
 KERNEL: Final = "kernel"
+_BESIDE: Final = frozenset({Role.SERVICE, Role.REPORTER})
+"""Roles in which a plugin meets no request, and reads and writes nothing of any."""
 
 
 @final
@@ -53,7 +55,7 @@ class Node:
 
     @property
     def phases(self) -> frozenset[Phase]:
-        return frozenset(PHASES[role] for role in self.roles)
+        return frozenset(PHASES[role] for role in self.roles - _BESIDE)
 
     @property
     def writes_in(self) -> Phase:

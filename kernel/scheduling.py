@@ -224,6 +224,8 @@ class Scheduler:
         try:
             wanted: Sequence[str] = handler.plugin.profiles(view.lend(frame), self._names, results)
             return [name for name in wanted if name in self.profiles]
+        except Refusal:
+            raise
         except Exception as exc:
             raise self._broken(exc) from exc
         finally:

@@ -103,6 +103,15 @@ def test_a_pod_created_again_under_its_name_is_another_identity(store: Datastore
     assert store.members.value[0].identity is not before.identity
 
 
+def test_an_identity_knows_that_it_is_gone(store: Datastore) -> None:
+    """For those who still hold it when the event has passed."""
+    store.apply(ReplaceEndpoints([spec("a", uid="old"), spec("b")]))
+    old, other = store.snapshot.endpoints
+    store.apply(ReplaceEndpoints([spec("a", uid="new"), spec("b")]))
+    assert (old.identity.gone, other.identity.gone) == (True, False)
+    assert not any(endpoint.identity.gone for endpoint in store.snapshot.endpoints)
+
+
 def test_a_late_removal_does_not_remove_the_successor(store: Datastore) -> None:
     put(store, spec("a", "old"))
     store.apply(ChangeEndpoints([spec("a", "new")]))

@@ -228,6 +228,40 @@ def test_a_handler_that_cannot_say_where_is_to_blame() -> None:
     assert [one.identity.picks for one in fresh] == [0, 0, 0]
 
 
+def test_a_handler_may_refuse_before_any_profile_runs() -> None:
+    """A header of the client is no fault of the plugin."""
+    handler = type("Picky", (Asker,), {"deciders": (), "profiles": zoo.refusing})
+    wiring = asking(handler=handler)
+    assert zoo.refusal(lambda: decide(wiring, POOL)).status == 418
+    assert wiring.installed["asker"].failures == 0
+
+
+def test_a_handler_names_the_profiles_that_it_needs() -> None:
+    needy = type("Needy", (Asker,), {"deciders": (), "needs_profiles": ("only",)})
+    text = "plugins: [{type: asker}]\nschedulingProfiles: [{name: onyl}]\n"
+    (mistake,) = refused(text, needy)
+    assert "'asker' needs a profile named 'only' (did you mean 'onyl'?)" in mistake
+    assert wired(text.replace("onyl", "only"), needy)
+
+
+@pytest.mark.parametrize("members", [{}, {"dump_state": always({})}])
+def test_telling_of_itself_changes_nothing_for_a_plugins_data(members: dict[str, Any]) -> None:
+    seen: list[str | None] = []
+
+    def score(data: DataView, given: Sequence[Endpoint]) -> list[float]:
+        data[NOTE] = "scored"
+        return [0.0] * len(given)
+
+    classes = [keeper("k", always([True, False, True])), scorer("s", score, produces=keys(NOTE))]
+    for name, member in members.items():
+        setattr(classes[1], name, lambda self, member=member: member())
+    after = zoo.before_request(
+        "after", lambda data, result: seen.append(data.get(NOTE)), Consumes(NOTE)
+    )
+    decide(wired(in_profile(*classes, others=[after]), *classes, after), POOL)
+    assert seen == ["scored"]
+
+
 # -- roles that parameters leave idle ---------------------------------------------------------
 
 
