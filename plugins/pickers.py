@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from heapq import nsmallest
 from random import Random
 from typing import ClassVar, final
 
@@ -76,7 +76,8 @@ class RandomPicker:
 class WeightedRandomPicker:
     """Chance in proportion to the score (A-Res: the largest of ``u ** (1 / score)``).
 
-    Endpoints without a score only fill up the list; when none has one, all are alike.
+    Endpoints without a score only fill up the list, in any order; when none has one, all are
+    alike.
     """
 
     type_name: ClassVar = "weighted-random-picker"
@@ -88,10 +89,11 @@ class WeightedRandomPicker:
         self, data: DataView, endpoints: Sequence[Endpoint], scores: Sequence[float]
     ) -> Sequence[Endpoint]:
         count = min(self.parameters.count, len(endpoints))
-        if max(scores) <= 0:
-            return self.random.sample(endpoints, count)
         # In logarithms: u ** (1 / score) is 0 in floats for small scores, whatever u is.
         wait = self.random.expovariate
-        waits = [wait(score) if score > 0 else math.inf for score in scores]
-        order = sorted(range(len(waits)), key=waits.__getitem__)
-        return [endpoints[index] for index in order[:count]]
+        waits = {index: wait(score) for index, score in enumerate(scores) if score > 0}
+        chosen = nsmallest(count, waits, key=waits.__getitem__)
+        if len(chosen) < count:
+            rest = [index for index in range(len(scores)) if index not in waits]
+            chosen += self.random.sample(rest, count - len(chosen))
+        return [endpoints[index] for index in chosen]
