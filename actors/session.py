@@ -66,10 +66,14 @@ CONTROL_HEADERS: Final = frozenset(
         "x-llm-d-video-fps",
         "x-llm-d-video-duration-seconds",
         "x-llm-d-video-resolution",
+        "x-prefiller-host-port",
+        "x-encoder-hosts-ports",
+        "x-data-parallel-host-port",
+        "x-kv-cache-source-host-port",
     }
 )
-"""What a client may say to the picker and must not reach a model server. The destination
-header itself is overwritten."""
+"""What a client may say to the picker, or what only the picker may say to a model server's
+sidecar: from a client it does not reach the server. The destination header is overwritten."""
 TOO_LARGE: Final = "the request body is larger than {} bytes"
 
 

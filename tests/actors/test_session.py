@@ -345,6 +345,29 @@ def test_z02_control_headers_of_the_client_are_taken_away(desk: Desk) -> None:
     }
 
 
+class Sidecar:
+    """Tells a sidecar where the prompt was computed."""
+
+    type_name: ClassVar = "sidecar"
+
+    def before_request(self, data: DataView, result: SchedulingResult) -> Mapping[str, str]:
+        return {"x-prefiller-host-port": "10.0.0.9:8000"}
+
+
+def test_z02_only_the_picker_talks_to_the_sidecar_of_a_model_server() -> None:
+    forged = opening(BASE, x_prefiller_host_port="evil:1", x_encoder_hosts_ports="evil:2")
+    request = (forged, RequestBody(body(), end=True))
+    plain, telling = Desk(), Desk(wired("plugins: [{type: sidecar}]", Sidecar))
+    first = [desk.talk(*request)[0] for desk in (plain, telling)]
+    routes = [command.route for command in first if isinstance(command, SendTo)]
+    taken = [set(route.remove_headers) for route in routes]
+    assert taken == [{"x-prefiller-host-port", "x-encoder-hosts-ports"}] * 2
+    assert [dict(route.set_headers) for route in routes] == [
+        {},
+        {"x-prefiller-host-port": "10.0.0.9:8000"},
+    ]
+
+
 def test_s08_the_hint_may_come_with_the_body(desk: Desk) -> None:
     hint = frozenset({"10.0.0.1"})
     assert destination(desk.talk(opening(), RequestBody(body(), True, hint))) == "10.0.0.1:8000"
