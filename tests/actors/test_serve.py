@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-import os
 import signal
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Callable,
-    Generator,
-    Mapping,
-    Sequence,
 )
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,57 +15,21 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import httpx
 import pytest
 import trio
 from trio.testing import MockClock
 
 from pointsman.actors.cli import make_parser
 from pointsman.actors.serve import Daemon
-from pointsman.actors.sim.processes import free_ports
-from pointsman.kernel.channel import Latest
 from pointsman.kernel.datastore import EndpointSpec, ReplaceEndpoints
 from pointsman.kernel.errors import ConfigError
 from pointsman.kernel.model import FRESHNESS, WAITING_QUEUE_SIZE
 from pointsman.kernel.testing import decide
 
-CONFIG = """\
-plugins:
-- {type: queue-scorer}
-- {name: endpoints, type: file-discovery, parameters: {path: PATH}}
-dataLayer: {discovery: {pluginRef: endpoints}}
-"""
+from .daemons import CONFIG, Make
+
 CACHE = CONFIG.replace("queue-scorer", "kv-cache-utilization-scorer")
 A = EndpointSpec(uid="a", name="a", address="127.0.0.1", port=1)
-
-Make = Callable[..., Daemon]
-
-
-@pytest.fixture
-def endpoints_file(tmp_path: Path) -> Path:
-    path = tmp_path / "endpoints.yaml"
-    path.write_text("endpoints: []")
-    return path
-
-
-@pytest.fixture
-def make(endpoints_file: Path) -> Generator[Make, None, None]:
-    """Builds daemons from flags, and closes what they opened."""
-    made: list[Daemon] = []
-
-    def make(*flags: str, config: str = CONFIG) -> Daemon:
-        top, _ = make_parser()
-        text = config.replace("PATH", str(endpoints_file))
-        options = top.parse_args(["serve", f"--config-text={text}", *flags])
-        daemon = Daemon(options, Random(0))
-        daemon.build()
-        made.append(daemon)
-        return daemon
-
-    yield make
-    for daemon in made:
-        daemon.inbox.close()
-        daemon.topics.close()
 
 
 def value(daemon: Daemon, name: str, /, **labels: str) -> float | None:
@@ -346,13 +304,6 @@ async def test_a_drain_timeout_of_nothing_ends_at_once(
     assert anyio.current_time() < 0.1
 
 
-@pytest.fixture
-def unfrozen() -> Generator[None, None, None]:
-    """The daemon takes what is there out of the garbage collector's sight."""
-    yield
-    gc.unfreeze()
-
-
 async def test_readiness_waits_for_the_first_reports_but_not_for_ever(
     make: Make, unfrozen: None, autojump_clock: MockClock
 ) -> None:
@@ -363,83 +314,3 @@ async def test_readiness_waits_for_the_first_reports_but_not_for_ever(
     await daemon._become_ready()
     assert daemon.ready.value
     assert anyio.current_time() == pytest.approx(2.0)
-
-
-# -- a whole life, on asyncio as in production ----------------------------------------------------
-
-
-def flags(*more: str) -> tuple[tuple[str, ...], str]:
-    grpc, health, admin = free_ports(3)
-    ports = (f"--grpc-port={grpc}", f"--grpc-health-port={health}", f"--metrics-port={admin}")
-    fixed = ("--bind-address=127.0.0.1", "--drain-timeout=0", "--secure-serving=false")
-    return (*ports, *fixed, *more), f"http://127.0.0.1:{admin}"
-
-
-async def live(daemon: Daemon, meanwhile: Callable[[], AsyncIterator[None]]) -> None:
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(daemon.run)
-            async for _ in meanwhile():
-                os.kill(os.getpid(), signal.SIGTERM)
-
-
-@asynccontextmanager
-async def client_of(url: str) -> AsyncGenerator[httpx.AsyncClient]:
-    """A client, as soon as there is somebody to talk to."""
-    async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
-        while True:
-            try:
-                await client.get("/healthz")
-            except httpx.ConnectError:
-                await anyio.lowlevel.checkpoint()
-            else:
-                break
-        yield client
-
-
-def test_a_daemon_becomes_ready_serves_and_ends_on_sigterm(make: Make, unfrozen: None) -> None:
-    arguments, url = flags()
-    daemon = make(*arguments)
-
-    async def look() -> AsyncIterator[None]:
-        await daemon.ready.until(True)
-        async with client_of(url) as client:
-            assert (await client.get("/readyz")).status_code == 200
-            assert "llm_d_epp_ready_endpoints" in (await client.get("/metrics")).text
-            assert (await client.get("/debug/endpoints")).json() == []
-        yield
-
-    anyio.run(live, daemon, look)
-    assert not daemon.ready.value
-
-
-class Silence:
-    """A source of endpoints that never tells any."""
-
-    def __init__(self) -> None:
-        self.synced = Latest(value=False)
-
-    async def prepare(self) -> None: ...
-    async def run(self) -> None: ...
-
-    def ages(self) -> Mapping[str, float]:
-        return {}
-
-    def skipped(self) -> Mapping[str, Sequence[str]]:
-        return {}
-
-
-def test_a_daemon_that_is_not_ready_yet_ends_on_sigterm(make: Make, unfrozen: None) -> None:
-    arguments, url = flags()
-    daemon = make(*arguments)
-    daemon.discovery = Silence()
-
-    async def look() -> AsyncIterator[None]:
-        async with client_of(url) as client:
-            response = await client.get("/readyz")
-            assert response.status_code == 503
-            assert response.text == "not ready: the first list of endpoints\n"
-        yield
-
-    anyio.run(live, daemon, look)
-    assert not daemon.ready.value
