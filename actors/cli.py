@@ -30,6 +30,18 @@ class Parser(argparse.ArgumentParser):
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **settings)
 
+    def parse_known_args(  # type: ignore[override]  # typeshed's has overloads for namespaces
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        """A boolean flag takes the next word only where that is true or false."""
+        words = list(sys.argv[1:] if args is None else args)
+        for position, word in enumerate(words):
+            action = self._option_string_actions.get(word)
+            following = words[position + 1 : position + 2]
+            if action is not None and action.type is boolean and not set(following) & _TRUTHS:
+                words[position] = f"{word}=true"
+        return super().parse_known_args(words, namespace)
+
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: error: {message}\n")
 
@@ -54,11 +66,14 @@ def quantity(text: str) -> int:
         raise argparse.ArgumentTypeError(str(exc)) from None
 
 
+_BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+_TRUTHS: Final = _BOOLEANS.keys() | {word.capitalize() for word in _BOOLEANS}
+
+
 def boolean(text: str) -> bool:
-    known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-    if text.lower() not in known:
+    if text.lower() not in _BOOLEANS:
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return known[text.lower()]
+    return _BOOLEANS[text.lower()]
 
 
 def port(text: str) -> int:

@@ -60,6 +60,11 @@ def options(*arguments: str) -> argparse.Namespace:
 # -- flags ----------------------------------------------------------------------------------------
 
 
+def test_a_boolean_flag_does_not_take_the_file_behind_it_for_its_value() -> None:
+    said = options("check", "--allow-experimental-plugins", "picker.yaml")
+    assert (said.allow_experimental_plugins, said.config) == (True, "picker.yaml")
+
+
 def test_flags_have_the_reference_s_defaults() -> None:
     said = options()
     assert said.command == "serve"
