@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from time import process_time
 from typing import Any, ClassVar, Final
@@ -77,13 +77,14 @@ def _wiring() -> Wiring:
 
 def _cycle(wiring: Wiring, size: int) -> float:
     """From the parsed request to the decision."""
-    store = _pool(wiring, size)
+    store = make_pool(wiring, size)
     request, parsed = Request(Headers({})), Parsed("m")
     director, snapshot = wiring.director, store.snapshot
     return timed(lambda: director.decide_now(request, parsed, snapshot))
 
 
-def _pool(wiring: Wiring, size: int) -> Datastore:
+def make_pool(wiring: Wiring, size: int, more: Mapping[str, Any] | None = None) -> Datastore:
+    """Endpoints with load, and with *more* values for each."""
     inbox = Mailbox[Any].open("datastore", capacity=1)
     inbox.close()
     store = Datastore(inbox, Topics())
@@ -100,6 +101,7 @@ def _pool(wiring: Wiring, size: int) -> Datastore:
             "waiting-queue-size": float(random.randrange(5)),
             "kv-cache-usage": random.random(),
             "metrics-freshness": Freshness.FRESH,
+            **(more or {}),
         }
         store.apply(ReportMetrics(endpoint.identity, values))
     return store
@@ -108,7 +110,7 @@ def _pool(wiring: Wiring, size: int) -> Datastore:
 def _read(wiring: Wiring) -> float:
     """Less an empty call, so that the figure is the read's own."""
     installed = wiring.installed["prefix-stand-in-scorer"]
-    store = _pool(wiring, 10)
+    store = make_pool(wiring, 10)
     request, parsed = Request(Headers({})), Parsed("m")
     outcome = wiring.director.decide_now(request, parsed, store.snapshot)
     with installed.lent(outcome.frame) as view:

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, cast
 
-MODULES: Final = ("codec", "cycle", "kube")
+MODULES: Final = ("codec", "cycle", "prefix", "kube", "parsers")
 
 
 def present(modules: Sequence[str] = MODULES) -> list[str]:
