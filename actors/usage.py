@@ -1,8 +1,9 @@
 """Finds the token counts in a response that passes by, in whatever dialect and pieces it comes.
 
-A response names its counts under ``"usage"``, once at its end or in several events. Inside a
-JSON string the quotes would be escaped, so these bytes are always a key; nothing else has to be
-parsed, and no more is held than an object that is not complete yet.
+A response names its counts under ``"usage"``, or ``"meta_info"`` in SGLang's own API, once at its
+end or in several events. Inside a JSON string the quotes would be escaped, so these bytes are
+always a key; nothing else has to be parsed, and no more is held than an object that is not
+complete yet. What begins with a zero byte is no text, but vLLM's gRPC.
 """
 
 from __future__ import annotations
@@ -16,13 +17,20 @@ from attrs import define, evolve, field
 
 from pointsman.kernel.model import Headers, Usage
 
-KEY: Final = b'"usage"'
+from .usage_grpc import Frames, counts_in
+
+USAGE: Final = b'"usage"'
+META_INFO: Final = b'"meta_info"'
 LONGEST: Final = 4096  # bytes of a usage object; what is longer is none
+MOST_TOKENS: Final = 2**63 - 1  # that are counted; more is a mistake, and too much for some
+_KEY: Final = re.compile(USAGE + b"|" + META_INFO)
+_KEPT: Final = len(META_INFO) - 1  # bytes that may be the beginning of a key
 _OPENING: Final = re.compile(rb"\s*:\s*(\{|n)?")
 _DEPTH: Final = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"?')  # a string may be cut off, too
 
 PROMPT: Final = ("prompt_tokens", "input_tokens")
 COMPLETION: Final = ("completion_tokens", "output_tokens")
+CACHED: Final = ("cache_read_input_tokens", "cached_tokens")
 DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
 
 
@@ -32,27 +40,41 @@ class UsageReader:
     """Is fed a response's chunks, and knows its usage at the end."""
 
     usage: Usage | None = field(default=None, init=False)
-    """What was found so far; later counts replace earlier ones, field by field."""
+    """What was found so far. Later counts replace earlier ones, field by field, unless by 0."""
     _held: bytes = field(default=b"", init=False)
+    _began: bool = field(default=False, init=False)
+    _frames: Frames | None = field(default=None, init=False)
 
     def feed(self, data: bytes) -> None:
         """Look at the next chunk."""
+        if not self._began and data:
+            self._began = True
+            self._frames = Frames() if data[0] == 0 else None
+        if self._frames is None:
+            self._read(data)
+        else:
+            for message in self._frames.feed(data):
+                self._note(counts_in(message))
+
+    def _read(self, data: bytes) -> None:
         if self._held:
             data = self._held + data
         position = 0
-        while (found := data.find(KEY, position)) >= 0:
-            end = self._take(data, found)
-            if end is None:  # the rest of it comes with the next chunk
-                self._held = data[found:] if len(data) - found <= LONGEST else b""
-                return
-            position = end
-        self._held = data[max(position, len(data) - len(KEY) + 1) :]
+        if USAGE in data or META_INFO in data:  # quicker than the expression, and most have none
+            while found := _KEY.search(data, position):
+                end = self._take(data, found.end())
+                if end is None:  # the rest of it comes with the next chunk
+                    held = data[found.start() :]
+                    self._held = held if len(held) <= LONGEST else b""
+                    return
+                position = end
+        self._held = data[max(position, len(data) - _KEPT) :]
 
-    def _take(self, data: bytes, found: int) -> int | None:
-        """Read the value of the key at *found*; where it ends, None when that is not known yet."""
-        opening = _OPENING.match(data, found + len(KEY))
+    def _take(self, data: bytes, key_end: int) -> int | None:
+        """Read the value behind a key; where it ends, None when that is not known yet."""
+        opening = _OPENING.match(data, key_end)
         if opening is None:
-            return None if not data[found + len(KEY) :].strip() else found + len(KEY)
+            return None if not data[key_end:].strip() else key_end
         if opening[1] is None:
             return None if opening.end() == len(data) else opening.end()
         if opening[1] == b"n":
@@ -60,28 +82,36 @@ class UsageReader:
         start = opening.end() - 1
         end = _end_of_object(data, start)
         if end is not None:
-            self._note(data[start:end])
+            self._note(_counts(data[start:end]))
         return end
 
-    def _note(self, text: bytes) -> None:
-        try:
-            counts: Any = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            return
-        found = {
-            "prompt_tokens": _first(counts, PROMPT),
-            "completion_tokens": _first(counts, COMPLETION),
-            "cached_tokens": _cached(counts),
+    def _note(self, found: Mapping[str, int | None]) -> None:
+        known = self.usage or Usage()
+        said = {
+            name: count
+            for name, count in found.items()
+            if count or (count is not None and getattr(known, name) is None)
         }
-        said = {name: count for name, count in found.items() if count is not None}
         if said:
-            self.usage = evolve(self.usage or Usage(), **said)
+            self.usage = evolve(known, **said)
 
 
 def readable(headers: Headers) -> bool:
     """Whether the response is not compressed."""
     encoding = (headers.get("content-encoding") or "").strip().lower()
     return encoding in ("", "identity")
+
+
+def _counts(text: bytes) -> Mapping[str, int | None]:
+    try:
+        counts: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return {
+        "prompt_tokens": _first(counts, PROMPT),
+        "completion_tokens": _first(counts, COMPLETION),
+        "cached_tokens": _cached(counts),
+    }
 
 
 def _end_of_object(data: bytes, start: int) -> int | None:
@@ -101,18 +131,20 @@ def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _cached(counts: Mapping[str, Any]) -> int | None:
-    """Part of the prompt that was cached, in OpenAI's details or as Anthropic says it."""
+    """Part of the prompt that was cached: in OpenAI's details, or as Anthropic and SGLang do."""
     for name in DETAILS:
         details: Any = counts.get(name)
         if isinstance(details, dict):
             return _count(cast("Mapping[str, Any]", details).get("cached_tokens"))
-    return _count(counts.get("cache_read_input_tokens"))
+    return _first(counts, CACHED)
 
 
 def _count(value: object) -> int | None:
     """A count, also where it was written as text."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 19:
         return int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TOKENS:
         return None
     return value

@@ -27,6 +27,8 @@ class Route:
     """None: the body is of no interest."""
 
 
+LONGEST_PATH: Final = 1024
+"""Characters of a path that are looked at, from its end: far more than any parser claims."""
 NOBODY: Final = Route("", None)
 
 
@@ -45,9 +47,13 @@ class Routes:
     _fallback: Route
     find: Callable[[str], Route] = field(init=False)
     """The route of a path; paths come from clients, so only so many are remembered."""
+    _longest: int = field(init=False)
+    """Segments of the longest ending: of a path no more are looked at."""
 
     def __attrs_post_init__(self) -> None:
-        self.find = lru_cache(maxsize=1024)(self._find)
+        remembered = lru_cache(maxsize=1024)(self._find)
+        self.find = lambda path: remembered(path[-LONGEST_PATH:])
+        self._longest = max(map(len, self._endings), default=0)
 
     @property
     def reads_bodies(self) -> bool:
@@ -56,7 +62,7 @@ class Routes:
 
     def _find(self, path: str) -> Route:
         segments = tuple(segment for segment in path.strip().split("/") if segment)
-        for start in range(len(segments)):
+        for start in range(max(0, len(segments) - self._longest), len(segments)):
             if (route := self._endings.get(segments[start:])) is not None:
                 return route
         return self._fallback

@@ -13,10 +13,11 @@ from typing import Final, final
 import msgspec
 from attrs import define, field, frozen
 
-# A whole string, or a bracket. The strings' loop is unrolled: prompts are long.
-_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+# A string, or a bracket. The strings' loop is unrolled: prompts are long. It never gives anything
+# back, and a string that is cut off is a token, too: else each quote in it would be tried again.
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]]', re.DOTALL)
 _COLON: Final = re.compile(rb"\s*:\s*")
-_VALUE: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,}\]]+', re.DOTALL)
+_VALUE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,}\]"]+', re.DOTALL)
 _OPEN: Final = b"{["
 HELD_LIMIT: Final = 256 * 1024  # bytes of a response that wait for its model's name
 

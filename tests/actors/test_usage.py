@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.actors.session import headers_of
+from pointsman.actors.session_headers import headers_of
 from pointsman.actors.usage import LONGEST, UsageReader, readable
 from pointsman.kernel.model import Usage
 
@@ -64,11 +64,37 @@ RESPONSES = sse(
         },
     },
 )
+SGLANG = json.dumps(
+    {
+        "text": 'say "meta_info": {"prompt_tokens": 99}',
+        "meta_info": {
+            "id": "1",
+            "finish_reason": {"type": "length", "length": 8},
+            "prompt_tokens": 4,
+            "completion_tokens": 8,
+            "cached_tokens": 3,
+        },
+    }
+).encode()
+SGLANG_STREAM = sse(
+    {"text": "a", "meta_info": {"finish_reason": None, "prompt_tokens": 4, "completion_tokens": 1}},
+    {
+        "text": "ab",
+        "meta_info": {
+            "finish_reason": {"type": "stop", "matched": 2},
+            "prompt_tokens": 4,
+            "completion_tokens": 2,
+            "cached_tokens": 0,
+        },
+    },
+)
 DIALECTS = [
     pytest.param(CHAT, Usage(36, 6, 32), id="chat"),
     pytest.param(STREAM, Usage(5, 2, None), id="stream"),
     pytest.param(ANTHROPIC, Usage(11, 7, 8), id="anthropic"),
     pytest.param(RESPONSES, Usage(4, 3, 0), id="responses"),
+    pytest.param(SGLANG, Usage(4, 8, 3), id="sglang"),
+    pytest.param(SGLANG_STREAM, Usage(4, 2, 0), id="sglang stream"),
 ]
 
 
@@ -88,7 +114,7 @@ def test_single_bytes_give_the_same(text: bytes, usage: Usage) -> None:
 
 
 @given(
-    st.sampled_from([CHAT, STREAM, ANTHROPIC, RESPONSES]),
+    st.sampled_from([CHAT, STREAM, ANTHROPIC, RESPONSES, SGLANG, SGLANG_STREAM]),
     st.lists(st.integers(0, 600), max_size=6),
 )
 def test_any_cuts_give_the_same(text: bytes, cuts: Sequence[int]) -> None:
@@ -103,17 +129,44 @@ def test_what_was_not_said_later_stays() -> None:
     assert read(sse(*events, {"usage": {"completion_tokens": 2}})) == Usage(9, 2, None)
 
 
-@pytest.mark.parametrize("count", ["7", 7])
+def test_b_11_a_count_is_not_replaced_by_0() -> None:
+    """Events that only say what was generated may hold a 0 for what was read."""
+    events = [{"usage": {"input_tokens": 9, "output_tokens": 0}}, {"usage": {"output_tokens": 4}}]
+    assert read(sse(*events, {"usage": {"input_tokens": 0}})) == Usage(9, 4, None)
+    assert read(sse({"usage": {"output_tokens": 0}})) == Usage(None, 0, None)
+
+
+@pytest.mark.parametrize("count", ["7", 7, 7.0])
 def test_counts_may_be_written_as_text(count: object) -> None:
     assert read(sse({"usage": {"prompt_tokens": count}})) == Usage(prompt_tokens=7)
 
 
+NO_DETAILS: list[object] = [0, [], {"cached_tokens": []}]
+
+
 @pytest.mark.parametrize(
     "usage",
-    [None, {}, [], "x", 3, {"prompt_tokens": -1}, {"prompt_tokens": True}, {"prompt_tokens": 1.5}],
+    [
+        None,
+        {},
+        NO_DETAILS,
+        "x",
+        3,
+        *({"prompt_tokens": count} for count in (-1, True, 1.5, 1e300, 2**64, "-1", "1e3", None)),
+        *({"prompt_tokens_details": details} for details in NO_DETAILS),
+    ],
 )
-def test_a_malformed_usage_is_none(usage: object) -> None:
+def test_b_10_a_malformed_usage_is_none(usage: object) -> None:
     assert read(sse({"usage": usage})) is None
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [b'{"a":' + b"[" * 1900 + b"]" * 1900 + b"}", b'{"prompt_tokens":1e400}', b'{"\xff":1}'],
+)
+def test_b_10_a_usage_that_cannot_be_read_does_not_disturb_the_next(usage: bytes) -> None:
+    text = b'data: {"usage":' + usage + b"}\n\n"
+    assert read(text, sse({"usage": {"prompt_tokens": 5}})) == Usage(5)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import process_time
 
 import pytest
 from attrs import define, field
@@ -82,6 +83,14 @@ def test_it_is_known_whether_any_body_is_read(
 @given(st.text(max_size=50))
 def test_any_path_has_a_route(path: str) -> None:
     assert routes(one=["a/b"], rest=[]).find(path).parser in ("one", "rest")
+
+
+def test_r_01_a_path_of_many_segments_takes_no_time() -> None:
+    found = routes(one=["a/b"], rest=[])
+    started = process_time()
+    assert found.find("/b" * 30_000).parser == "rest"
+    assert found.find("/b" * 30_000 + "/a/b").parser == "one"
+    assert process_time() - started < 1.0
 
 
 @pytest.mark.parametrize(

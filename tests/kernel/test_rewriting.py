@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
@@ -119,6 +120,22 @@ def test_once_the_name_is_known_an_answer_passes_by() -> None:
     restorer = ModelRestorer(False, "pub", "int")
     assert restorer.feed(b'{"model":"int","choices":', end=False) == b'{"model":"pub","choices":'
     assert restorer.feed(b'[{"model":"int"', end=False) == b'[{"model":"int"'
+
+
+SLOW = {
+    "quotes in a text that is cut off": b'{"x":"' + b'\\"' * 100_000,
+    "values without an end": b"{" + b'"model":x' * 20_000,
+    "a value without an end": b'{"model":' + b"x" * 200_000,
+}
+
+
+@pytest.mark.parametrize("answer", SLOW.values(), ids=SLOW.keys())
+@pytest.mark.parametrize("events", [True, False])
+def test_r_01_no_answer_takes_long_to_look_at(answer: bytes, events: bool) -> None:
+    text = b"data: " + answer + b"int" if events else answer
+    started = process_time()
+    assert restored(events, text, b"") == text
+    assert process_time() - started < 1.0
 
 
 @pytest.mark.parametrize("events", [True, False])
