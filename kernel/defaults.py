@@ -19,7 +19,12 @@ from .keys import Key
 from .plugin import IN_PROFILES, Role
 from .registry import PluginType, deciders_of, did_you_mean
 
-DEFAULT_PARSERS: Final = ("openai-parser", "passthrough-parser")
+DEFAULT_PARSERS: Final = (
+    "openai-parser",
+    "anthropic-parser",
+    "vllmhttp-parser",
+    "passthrough-parser",
+)
 DEFAULT_SOURCE: Final = "metrics-data-source"
 DEFAULT_EXTRACTOR: Final = "core-metrics-extractor"
 DEFAULT_PICKER: Final = "max-score-picker"
@@ -183,7 +188,8 @@ def _picker(candidates: Candidates, profile: Profile) -> str:
 def _parsers(candidates: Candidates) -> tuple[str, ...]:
     listed = candidates.config.settings.request_handler.parsers
     if not listed:
-        return tuple(candidates.add(n, "no parsers are configured") for n in DEFAULT_PARSERS)
+        known = (name for name in DEFAULT_PARSERS if name in candidates.around.registry)
+        return tuple(candidates.add(name, "no parsers are configured") for name in known)
     names: list[str] = []
     for reference in listed:
         ref = reference.plugin_ref

@@ -34,11 +34,12 @@ from .model import (
 from .plugin import Role
 from .scheduling import NO_ENDPOINTS, SATURATED, Scheduler, narrowed
 from .topic import Topic
+from .tracing import Attributes, Trace
 
 T = TypeVar("T")
 
 PRODUCER_TIMEOUT: Final = 0.4  # seconds for a producer that waits, unless it says otherwise
-_MAY_REFUSE: Final = frozenset({Role.REQUEST_HOOK, Role.SCREENER, Role.ADMITTER})
+_MAY_REFUSE: Final = frozenset({Role.REQUEST_HOOK, Role.SCREENER, Role.ADMITTER, Role.PRE_REQUEST})
 
 
 @final
@@ -59,6 +60,7 @@ class Slots:
     body: Mapping[str, int] = field(factory=dict[str, int])
     """By the parsers' own names: what they read of a body."""
     response_headers: int | None = None
+    served_endpoint: int | None = None
     response_chunk: int | None = None
     usage: int | None = None
 
@@ -99,6 +101,12 @@ class Director:
     at_response_end: tuple[Installed, ...] = ()
     scheduled: Topic[object] | None = None
     response_ended: Topic[object] | None = None
+    _lasting: frozenset[int] = field(init=False)
+    """The slots that are read after the decision."""
+
+    def __attrs_post_init__(self) -> None:
+        later = (*self.at_response_headers, *self.at_response_chunk, *self.at_response_end)
+        self._lasting = frozenset(slot for each in later for slot in each.view.read_slots)
 
     @property
     def waits(self) -> bool:
@@ -109,12 +117,26 @@ class Director:
         """As `decide`, in one call; only when nothing waits."""
         return _run_now(self.decide(request, parsed, snapshot))
 
-    async def decide(self, request: Request, parsed: Parsed, snapshot: Snapshot) -> Outcome:
+    def decide(
+        self, request: Request, parsed: Parsed, snapshot: Snapshot
+    ) -> Coroutine[Any, Any, Outcome]:
         """Choose where *request* goes.
 
         Raises:
             Refusal: with the status that the client is to see.
         """
+        if request.trace is None:
+            return self._decide(request, parsed, snapshot)
+        return self._decide_followed(request.trace, request, parsed, snapshot)
+
+    async def _decide_followed(
+        self, trace: Trace, request: Request, parsed: Parsed, snapshot: Snapshot
+    ) -> Outcome:
+        attributes: Attributes = {"target_model": request.model, "request_prio": request.priority}
+        with trace.step("gateway.request_orchestration", attributes):
+            return await self._decide(request, parsed, snapshot)
+
+    async def _decide(self, request: Request, parsed: Parsed, snapshot: Snapshot) -> Outcome:
         frame = self._frame(request, parsed)
         for installed in self.hooks:
             self._call(installed, Role.REQUEST_HOOK, "on_request", frame)
@@ -122,13 +144,26 @@ class Director:
         if self.screeners:
             endpoints = self._screen(frame, endpoints)
         for producer in self.producers:
-            await self._produce(producer, frame, endpoints)
+            if request.trace is None:
+                await self._produce(producer, frame, endpoints)
+            else:
+                await self._produce_followed(request.trace, producer, frame, endpoints)
         if self.detector is not None and request.priority < 0:
             self._shed(self.detector, frame, endpoints)
         for installed in self.admitters:
             self._call(installed, Role.ADMITTER, "admit", frame, endpoints)
-        result = self.scheduler.schedule(frame, endpoints)
-        return Outcome(self._prepare(frame, request, result), frame)
+        result = self.scheduler.schedule(frame, endpoints, request.trace)
+        decision = self._prepare(frame, request, result)
+        self._let_go(frame)
+        return Outcome(decision, frame)
+
+    def _let_go(self, frame: Frame) -> None:
+        """Keep only what somebody may ask for until the response ends: that may take long, and
+        prompts are large."""
+        lasting = self._lasting
+        frame.values = [
+            value if slot in lasting else ABSENT for slot, value in enumerate(frame.values)
+        ]
 
     def _frame(self, request: Request, parsed: Parsed) -> Frame:
         slots = self.slots
@@ -194,6 +229,13 @@ class Director:
             message = "system saturated, sheddable request dropped"
             raise Refusal(429, message, reason=SATURATED, retry_after=1)
 
+    async def _produce_followed(
+        self, trace: Trace, producer: TimedProducer, frame: Frame, endpoints: Sequence[Endpoint]
+    ) -> None:
+        name = f"llm_d.epp.producer.{producer.installed.type_name}"
+        with trace.step(name, {"llm_d.epp.producer.candidate_endpoints": len(endpoints)}):
+            await self._produce(producer, frame, endpoints)
+
     async def _produce(
         self, producer: TimedProducer, frame: Frame, endpoints: Sequence[Endpoint]
     ) -> None:
@@ -246,6 +288,8 @@ class Director:
         for installed in self.pre_request:
             role = Role.PRE_REQUEST
             headers.update(self._call(installed, role, "before_request", frame, result) or {})
+        if request.trace is not None:
+            headers.update(request.trace.headers())
         if self.scheduled is not None:
             self.scheduled.offer(RequestScheduled(request.id, target))
         return Decision(destination, result, headers)
@@ -267,11 +311,19 @@ class Director:
         request.end()
         return results
 
-    def response_headers(self, outcome: Outcome, headers: Headers) -> Mapping[str, str]:
-        """Show the response's headers to whom they concern; the headers to add to them."""
-        frame = outcome.frame
-        if self.slots.response_headers is not None:
-            frame.values[self.slots.response_headers] = headers
+    def response_headers(
+        self, outcome: Outcome, headers: Headers, served: Callable[[], str | None] = lambda: None
+    ) -> Mapping[str, str]:
+        """Show the response's headers to whom they concern; the headers to add to them.
+
+        Args:
+            served: who answered, as ``ip:port``; asked only when that concerns somebody.
+        """
+        frame, slots = outcome.frame, self.slots
+        if slots.response_headers is not None:
+            frame.values[slots.response_headers] = headers
+        if slots.served_endpoint is not None and (address := served()) is not None:
+            frame.values[slots.served_endpoint] = address
         added: dict[str, str] = {}
         for installed in self.at_response_headers:
             role = Role.RESPONSE_HEADERS

@@ -28,6 +28,7 @@ from .model import (
     RESPONSE_ENDED,
     RESPONSE_HEADERS,
     RESPONSE_USAGE,
+    SERVED_ENDPOINT,
 )
 from .plugin import PHASES, Phase, Role
 from .registry import did_you_mean
@@ -114,6 +115,7 @@ KERNEL_KEYS: Final[Mapping[Key, Phase]] = {
     REQUEST_SIZE: Phase.PARSE,
     REQUEST_PRIORITY: Phase.PARSE,
     RESPONSE_HEADERS: Phase.RESPONSE_HEADERS,
+    SERVED_ENDPOINT: Phase.RESPONSE_HEADERS,
     RESPONSE_CHUNK: Phase.RESPONSE_CHUNK,
     RESPONSE_USAGE: Phase.RESPONSE_END,
     POD_ADDED: Phase.OUTSIDE,

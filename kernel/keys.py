@@ -7,7 +7,7 @@ costs a pointer, not a hash of its name. There are three scopes: one value per r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NoReturn, Self, TypeVar, final, overload
 
 from attrs import define, field, frozen
@@ -174,6 +174,11 @@ class DataView:
     def close(self) -> None:
         self._values = _CLOSED
         self._frame = None
+
+    @property
+    def read_slots(self) -> Iterable[int]:
+        """Where everything is that the plugin may read."""
+        return self._reads.values()
 
     def twin(self) -> DataView:
         """A view of its own for a call that waits, while others of its plugin go on."""

@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 
 from .keys import DataKey, EndpointKey, EventKey
 from .state import PluginState
+from .tracing import Trace
 
 
 def host_port(address: str, port: int) -> str:
@@ -147,6 +148,8 @@ class Request:
     """Bytes of the body."""
     subset: frozenset[str] | None = field(default=None, init=False)
     """The addresses (``ip`` or ``ip:port``) that the proxy allows; None allows all."""
+    trace: Trace | None = field(default=None, init=False, repr=False)
+    """Whoever follows the request; None for nearly all."""
 
     def end(self) -> None:
         """Drop everything that plugins keep for the request. Only the first call counts."""
@@ -309,6 +312,8 @@ REQUEST_PRIORITY: Final = DataKey("request-priority", int)
 REQUEST_BODY: Final = DataKey("request-body", dict[str, Any])
 MODEL_NAME: Final = DataKey("model-name", str)
 RESPONSE_HEADERS: Final = DataKey("response-headers", Headers)
+SERVED_ENDPOINT: Final = DataKey("served-endpoint", str)
+"""``ip:port`` of who answered, as the proxy says: a retry may have gone elsewhere."""
 RESPONSE_USAGE: Final = DataKey("response-usage", Usage)
 RESPONSE_CHUNK: Final = DataKey("response-chunk", bytes)
 

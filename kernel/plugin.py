@@ -126,7 +126,10 @@ class Picker(Protocol):
 
 
 class PreRequest(Protocol):
-    """Runs after the decision; may add headers for the model server."""
+    """Runs after the decision; may add headers for the model server, or refuse after all.
+
+    Raising `Refusal` ends the request: whatever was noted of it is dropped with its state.
+    """
 
     def before_request(
         self, data: DataView, result: SchedulingResult

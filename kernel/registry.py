@@ -138,12 +138,16 @@ def deciders_of(plugin: object) -> Sequence[str]:
 class UnknownType(KernelError):
     """Nobody registered a plugin type of that name."""
 
-    def __init__(self, name: str, nearest: Iterable[str]) -> None:
+    def __init__(self, name: str, nearest: Iterable[str], absent: str = "") -> None:
         super().__init__(name)
         self.name = name
         self.nearest = tuple(nearest)
+        self.absent = absent
+        """Why it is not there, if it is known to exist elsewhere."""
 
     def __str__(self) -> str:
+        if self.absent:
+            return f"plugin type {self.name!r} is not part of this version: {self.absent}"
         return f"unknown plugin type {self.name!r}"
 
 
@@ -154,6 +158,8 @@ class Registry:
 
     _types: dict[str, PluginType] = field(factory=dict[str, PluginType], init=False)
     _aliases: dict[str, PluginType] = field(factory=dict[str, PluginType], init=False)
+    absent: Mapping[str, str] = field(factory=dict[str, str])
+    """Types that configurations of the reference name and nobody registers, and why."""
 
     def register(self, plugin_class: type[Any]) -> PluginType:
         """Add a class under its type name and its deprecated ones.
@@ -187,7 +193,9 @@ class Registry:
         """
         found = self._types.get(name) or self._aliases.get(name)
         if found is None:
-            raise UnknownType(name, nearest(name, (*self._types, *self._aliases)))
+            absent = self.absent.get(name, "")
+            near = () if absent else nearest(name, (*self._types, *self._aliases))
+            raise UnknownType(name, near, absent)
         return found
 
     def __contains__(self, name: str) -> bool:

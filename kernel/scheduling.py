@@ -18,9 +18,13 @@ from .installed import Installed
 from .keys import ABSENT, Frame
 from .model import Endpoint, ProfileResult, SchedulingResult
 from .plugin import Results, Role
+from .tracing import Attributes, Trace
 
 NO_ENDPOINTS: Final = "rejected-no-endpoints"
 SATURATED: Final = "rejected-saturated"
+EPP: Final = "llm_d.epp."
+"""Before the names of what traces tell, as in the reference system."""
+BEST: Final = 5  # endpoints that a trace names
 
 
 @final
@@ -44,7 +48,9 @@ class ProfileRunner:
     writes: tuple[int, ...] = ()
     """The slots that these plugins fill for those who come after the decision."""
 
-    def run(self, outer: Frame, endpoints: Sequence[Endpoint]) -> ProfileResult:
+    def run(
+        self, outer: Frame, endpoints: Sequence[Endpoint], trace: Trace | None = None
+    ) -> ProfileResult:
         """Filter, score and pick.
 
         What the plugins write of the request, they write for those who come after the decision
@@ -55,20 +61,59 @@ class ProfileRunner:
         """
         frame = Frame(outer.request, outer.values, endpoints)
         try:
-            return self._run(frame, endpoints)
+            if trace is None:
+                return self._run(frame, endpoints)
+            return self._run_followed(trace, frame, endpoints)
         finally:
             if frame.values is not outer.values:
                 for slot in self.writes:
                     outer.values[slot] = frame.values[slot]
 
     def _run(self, frame: Frame, endpoints: Sequence[Endpoint]) -> ProfileResult:
-        for installed in self.filters:
-            endpoints = self._filter(installed, frame, endpoints)
+        endpoints = self._filtered(frame, endpoints)
         totals = [0.0] * len(endpoints)
         for scorer in self.scorers:
             totals = _add_scores(scorer, frame, endpoints, totals)
         targets = self._pick(frame, endpoints, totals)
         return ProfileResult(targets, endpoints, totals)
+
+    def _run_followed(
+        self, trace: Trace, frame: Frame, endpoints: Sequence[Endpoint]
+    ) -> ProfileResult:
+        """As `_run`, step by step."""
+        with trace.step("run_scheduler_profile", {f"{EPP}scheduling.profile.name": self.name}):
+            given = {f"{EPP}filter.candidate_endpoints": len(endpoints)}
+            with trace.step("filter_endpoints", given) as step:
+                endpoints = self._filtered(frame, endpoints)
+                step.note({f"{EPP}filter.filtered_endpoints": len(endpoints)})
+            totals = self._score_followed(trace, frame, endpoints)
+            given = {f"{EPP}picker.candidate_endpoints": len(endpoints)}
+            with trace.step("pick_endpoints", given) as step:
+                targets = self._pick(frame, endpoints, totals)
+                step.note({f"{EPP}picker.top_endpoints": _best(endpoints, totals)})
+            return ProfileResult(targets, endpoints, totals)
+
+    def _score_followed(
+        self, trace: Trace, frame: Frame, endpoints: Sequence[Endpoint]
+    ) -> list[float]:
+        totals = [0.0] * len(endpoints)
+        counts = {
+            f"{EPP}scoring.scorers": len(self.scorers),
+            f"{EPP}scoring.candidate_endpoints": len(endpoints),
+        }
+        with trace.step(f"{EPP}scoring", counts):
+            for scorer in self.scorers:
+                name = f"{EPP}scorer.{scorer.installed.type_name}"
+                with trace.step(name, _described(scorer, endpoints)) as step:
+                    before = totals
+                    totals = _add_scores(scorer, frame, endpoints, totals)
+                    step.note(_added(scorer, before, totals))
+        return totals
+
+    def _filtered(self, frame: Frame, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
+        for installed in self.filters:
+            endpoints = self._filter(installed, frame, endpoints)
+        return endpoints
 
     def _filter(
         self, installed: Installed, frame: Frame, endpoints: Sequence[Endpoint]
@@ -182,6 +227,35 @@ def _clamped(score: float | None) -> float:
     return min(1.0, max(0.0, score))
 
 
+# -- what traces tell --------------------------------------------------------------------------
+
+
+def _best(endpoints: Sequence[Endpoint], totals: Sequence[float]) -> Sequence[str]:
+    ranked = sorted(zip(totals, endpoints, strict=True), key=lambda pair: pair[0], reverse=True)
+    return [f"{endpoint.id}={total:.4f}" for total, endpoint in ranked[:BEST]]
+
+
+def _described(scorer: WeightedScorer, endpoints: Sequence[Endpoint]) -> Attributes:
+    return {
+        f"{EPP}scorer.type": scorer.installed.type_name,
+        f"{EPP}scorer.name": scorer.installed.name,
+        f"{EPP}scorer.weight": scorer.weight,
+        f"{EPP}scorer.candidate_endpoints": len(endpoints),
+    }
+
+
+def _added(scorer: WeightedScorer, before: Sequence[float], after: Sequence[float]) -> Attributes:
+    """What a scorer gave, as far as it had any weight; nothing where it gave nothing."""
+    if after is before or not scorer.weight or not after:
+        return {f"{EPP}scorer.endpoints_scored": 0}
+    given = [(new - old) / scorer.weight for old, new in zip(before, after, strict=True)]
+    return {
+        f"{EPP}scorer.endpoints_scored": len(given),
+        f"{EPP}scorer.score.max": max(given),
+        f"{EPP}scorer.score.avg": sum(given) / len(given),
+    }
+
+
 @final
 @define(eq=False)
 class Scheduler:
@@ -197,7 +271,9 @@ class Scheduler:
         # A handler may run a profile again (a stage after another), but not for ever.
         self._most_rounds = 2 * len(self._names) + 2
 
-    def schedule(self, frame: Frame, endpoints: Sequence[Endpoint]) -> SchedulingResult:
+    def schedule(
+        self, frame: Frame, endpoints: Sequence[Endpoint], trace: Trace | None = None
+    ) -> SchedulingResult:
         """Choose targets among *endpoints*.
 
         Raises:
@@ -211,7 +287,7 @@ class Scheduler:
                 return self._result(frame, results, refusals)
             for name in wanted:
                 try:
-                    results[name] = self.profiles[name].run(frame, endpoints)
+                    results[name] = self.profiles[name].run(frame, endpoints, trace)
                     refusals.pop(name, None)
                 except Refusal as refusal:
                     results[name] = None

@@ -263,7 +263,7 @@ def _read_json(body: bytes) -> Parsed:
 class _Untouched:
     """Reads no body."""
 
-    type_name: ClassVar = DEFAULT_PARSERS[1]
+    type_name: ClassVar = DEFAULT_PARSERS[-1]
     paths: ClassVar = ()
 
     def reader(self, path: str, wanted: Keys) -> None:

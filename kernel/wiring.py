@@ -26,6 +26,7 @@ from .model import (
     RESPONSE_ENDED,
     RESPONSE_HEADERS,
     RESPONSE_USAGE,
+    SERVED_ENDPOINT,
 )
 from .parsing import Routes, make_routes
 from .plugin import Phase, Role
@@ -322,6 +323,7 @@ class _Assembly:
             model=slots.get(MODEL_NAME.name),
             body={key.name: slots[name] for key, name in body.items() if name in read},
             response_headers=slots.get(RESPONSE_HEADERS.name),
+            served_endpoint=slots.get(SERVED_ENDPOINT.name),
             response_chunk=slots.get(RESPONSE_CHUNK.name),
             usage=slots.get(RESPONSE_USAGE.name),
         )
@@ -350,7 +352,8 @@ def _processing(made: Plan, director: Director, routes: Routes) -> Processing:
     consumed = made.consumed
     return Processing(
         body=routes.reads_bodies,
-        response_headers=bool(director.at_response_headers) or RESPONSE_HEADERS.name in consumed,
+        response_headers=bool(director.at_response_headers)
+        or not consumed.isdisjoint((RESPONSE_HEADERS.name, SERVED_ENDPOINT.name)),
         response_chunks=bool(director.at_response_chunk) or RESPONSE_CHUNK.name in consumed,
         usage=RESPONSE_USAGE.name in consumed,
         response_end=bool(director.at_response_end) or director.response_ended is not None,

@@ -351,14 +351,20 @@ def test_headers_for_the_model_server_add_up_and_the_last_wins() -> None:
     assert decide(wiring, POOL).decision.upstream_headers == {"a": "1", "b": "2"}
 
 
-@pytest.mark.parametrize("broken", [failing, refusing, always(3), always("ab")])
-def test_the_decision_stands_whatever_happens_after_it(
+@pytest.mark.parametrize("broken", [failing, always(3), always("ab")])
+def test_the_decision_stands_when_what_comes_after_it_fails(
     broken: Callable[[DataView, SchedulingResult], Any],
 ) -> None:
     ok = zoo.before_request("ok", always({"a": "1"}))
     wiring = listed(zoo.before_request("broken", broken), ok)
     assert decide(wiring, POOL).decision.upstream_headers == {"a": "1"}
     assert wiring.installed["broken"].failures == 1
+
+
+def test_a_plugin_may_still_refuse_after_the_decision() -> None:
+    wiring = listed(zoo.before_request("late", refusing))
+    assert zoo.refusal(lambda: decide(wiring, POOL)).status == 418
+    assert wiring.installed["late"].failures == 0
 
 
 class Ears:

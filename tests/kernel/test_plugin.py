@@ -221,6 +221,14 @@ def test_an_unknown_type_comes_with_the_nearest_names() -> None:
     assert raised.value.nearest[0] == "tuned-scorer"
 
 
+def test_a_type_that_exists_elsewhere_is_told_from_a_misspelt_one() -> None:
+    registry = Registry(absent={"tuned-scorers": "it needs tuning"})
+    registry.register(Tuned)
+    with pytest.raises(UnknownType, match="is not part of this version: it needs tuning") as raised:
+        registry.find("tuned-scorers")
+    assert raised.value.nearest == ()
+
+
 @pytest.mark.parametrize(
     "fields", [{"type_name": "tuned-scorer"}, {"type_name": "old-scorer"}, {"type_name": "x"}]
 )
