@@ -179,17 +179,19 @@ class Refresher:
         except (FetchError, TimeoutError) as exc:
             self.figures.poll_errors.labels(reader.collection.source.type_name).inc()
             reason = str(exc) or f"no answer within {TIMEOUT:g} s"
-            await self._failed(reader.course, started, reason)
+            await self._failed(reader, started, reason)
         else:
             self.figures.scrapes.inc()
             await self._succeeded(reader, text)
 
-    async def _failed(self, course: Course, started: float, reason: str) -> None:
+    async def _failed(self, reader: Reader, started: float, reason: str) -> None:
+        course = reader.course
         if course.failing_since is None:
             course.failing_since = started
             logger.warning("scrapes of %s fail: %s", self.endpoint.id, reason)
         failing = anyio.current_time() - course.failing_since
-        if not course.stale and failing >= self.rhythm.stale_after:
+        late = failing >= self.rhythm.stale_after and reader.source.tells_load
+        if late and not course.stale:
             course.stale = True
             logger.warning("metrics of %s are stale", self.endpoint.id)
             await self._report({FRESHNESS.name: Freshness.STALE})

@@ -15,13 +15,16 @@ from attrs import define, field, frozen
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from xxhash import xxh64_digest
 
+from pointsman.kernel.errors import Refusal
 from pointsman.kernel.keys import Column, Consumes, DataView, keys, on
 from pointsman.kernel.model import (
     CACHE_CONFIG,
     MODEL_NAME,
     POD_DELETED,
+    REQUEST_HEADERS,
     CacheConfig,
     Endpoint,
+    Headers,
     Identity,
     PodDeleted,
     SchedulingResult,
@@ -87,7 +90,9 @@ class ApproxPrefixCacheProducer:
 
     type_name: ClassVar = "approx-prefix-cache-producer"
     stability: ClassVar = Stability.BETA
-    consumes: ClassVar = Consumes(TOKENIZED_PROMPT, optional=[CACHE_CONFIG, MODEL_NAME])
+    consumes: ClassVar = Consumes(
+        TOKENIZED_PROMPT, optional=[CACHE_CONFIG, MODEL_NAME, REQUEST_HEADERS]
+    )
     produces: ClassVar = keys(PREFIX_HIT)
     default_for: ClassVar = keys(PREFIX_HIT)
     parameters: ApproxPrefixCacheParameters
@@ -123,11 +128,18 @@ class ApproxPrefixCacheProducer:
         data.state.write(LOOKED, _Looked(chains, by_identity, total, block))
 
     def before_request(self, data: DataView, result: SchedulingResult) -> None:
-        """Note the prompt as held by whoever computes it."""
+        """Note the prompt as held by whoever computes it.
+
+        Raises:
+            Refusal: 412, when the client wants an answer only from who holds some of the prompt.
+        """
         looked = data.state.read(LOOKED)
+        data.state.delete(LOOKED)  # it holds the prompt, and the response may take long
+        target = result.target.identity
+        if _if_available(data.get(REQUEST_HEADERS)) and not (looked and looked.matches.get(target)):
+            raise Refusal(412, "no decode worker has the requested KV cache")
         if looked is None or not looked.total:
             return
-        target = result.target.identity
         self._reachable.note(max(looked.matches.values(), default=0) / looked.total)
         self._achieved.note(looked.matches.get(target, 0) / looked.total)
         prefill = result.profiles.get(self.parameters.prefill_profile_name)
@@ -202,6 +214,13 @@ class ApproxPrefixCacheProducer:
             ((self.index.size(one), one.uid) for one in self.index.endpoints), reverse=True
         )
         return {"blocks": len(self.index), "endpoints": {uid: n for n, uid in sizes[:100]}}
+
+
+def _if_available(headers: Headers | None) -> bool:
+    """Whether the client says ``prefer: if-available``, as a coordinator of stages does."""
+    if headers is None or (preferred := headers.get("prefer")) is None:
+        return False
+    return "if-available" in (token.strip().lower() for token in preferred.split(","))
 
 
 def _told_apart(prompt: Tokens, estimated: bool) -> bytes:

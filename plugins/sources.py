@@ -13,9 +13,12 @@ from pointsman.kernel.registry import Stability
 from pointsman.kernel.structure import Duration, at_least, not_blank, one_of, within
 
 
-@final
 @frozen(kw_only=True)
 class MetricsSourceParameters:
+    """Where an endpoint's text is, how it is fetched and how often."""
+
+    tells_load: ClassVar = True
+    """Whether an endpoint that does not answer counts as one whose load is not known."""
     scheme: str = field(default="http", validator=one_of("http", "https"))
     path: str = field(default="/metrics", validator=not_blank)
     port: int | None = field(default=None, validator=within(1, 65535))

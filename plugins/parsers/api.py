@@ -117,8 +117,8 @@ def reader(api: Api, wanted: Keys) -> Callable[[bytes], Parsed]:
 def refuse_bulk(body: bytes) -> None:
     """Turn down what holds more values than any request needs: each would cost memory and time.
 
-    Commas in texts count as well, since telling them apart would cost what this is to save. Brackets
-    in texts do not: a document of a million tokens may have more of them than a body ever has.
+    Commas in texts count as well, since telling them apart would cost what this is to save.
+    Brackets in texts do not: a long document may have more of them than any body.
 
     Raises:
         Refusal: 400.

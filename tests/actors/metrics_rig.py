@@ -37,6 +37,10 @@ from pointsman.kernel.testing import wired
 from pointsman.kernel.topic import Topics
 from pointsman.kernel.wiring import Wiring
 from pointsman.plugins.sources import MetricsSourceParameters
+from pointsman.plugins.utilization import UtilizationDetector
+
+TYPES: Final = tuple(one for one in plugins.BUILT_IN if one is not UtilizationDetector)
+"""Less the detector: it is there by default, and then endpoints are always asked for load."""
 
 QUEUE_ONLY: Final = "plugins: [{type: queue-scorer}]"
 QUEUE_AND_CACHE: Final = "plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}]"
@@ -155,7 +159,7 @@ async def running(
     rhythm: Rhythm | None = None,
     types: Sequence[type[Any]] = (),
 ) -> AsyncGenerator[Rig]:
-    wiring = Latest(wired(config, *plugins.BUILT_IN, *types))
+    wiring = Latest(wired(config, *TYPES, *types))
     with Mailbox[Change].open("datastore", capacity=64) as inbox:
         rig = Rig(wiring, inbox, web or Web(), rhythm or Rhythm())
         rig.have(*specs)

@@ -13,7 +13,6 @@ import pytest
 from attrs import evolve
 from trio.testing import MockClock
 
-from pointsman import plugins
 from pointsman.actors.fetching import FetchError
 from pointsman.kernel.model import (
     FRESHNESS,
@@ -30,6 +29,7 @@ from .metrics_rig import (
     NOTHING,
     QUEUE_AND_CACHE,
     QUEUE_ONLY,
+    TYPES,
     URL,
     A,
     Web,
@@ -150,7 +150,7 @@ async def test_another_wiring_changes_what_is_read(autojump_clock: MockClock) ->
     async with running(A, config=QUEUE_ONLY, web=Web({URL: BUSY})) as rig:
         await anyio.sleep(1)
         assert list(rig.column(KV_CACHE_USAGE)) == [None]
-        rig.wiring.set(wired(QUEUE_AND_CACHE, *plugins.BUILT_IN))
+        rig.wiring.set(wired(QUEUE_AND_CACHE, *TYPES))
         await anyio.sleep(0.1)
         assert list(rig.column(KV_CACHE_USAGE)) == [1.0]
         assert rig.web.open_connections == 1
@@ -159,12 +159,12 @@ async def test_another_wiring_changes_what_is_read(autojump_clock: MockClock) ->
 async def test_a_wiring_that_consumes_nothing_ends_the_asking(autojump_clock: MockClock) -> None:
     async with running(A) as rig:
         await anyio.sleep(1)
-        rig.wiring.set(wired(NOTHING, *plugins.BUILT_IN))
+        rig.wiring.set(wired(NOTHING, *TYPES))
         await anyio.sleep(1)
         seen = len(rig.web.asked)
         await anyio.sleep(60)
         assert len(rig.web.asked) == seen
-        rig.wiring.set(wired(QUEUE_ONLY, *plugins.BUILT_IN))
+        rig.wiring.set(wired(QUEUE_ONLY, *TYPES))
         await anyio.sleep(0.1)
         assert len(rig.web.asked) == seen + 1
 

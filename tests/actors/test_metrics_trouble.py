@@ -13,7 +13,6 @@ import anyio
 import pytest
 from trio.testing import MockClock
 
-from pointsman import plugins
 from pointsman.actors.fetching import FetchError
 from pointsman.actors.metrics import Rhythm
 from pointsman.kernel.keys import Consumes, DataView, EndpointKey, Key, Keys, keys
@@ -30,6 +29,7 @@ from .metrics_rig import (
     IDLE,
     LOAD,
     QUEUE_ONLY,
+    TYPES,
     URL,
     A,
     Answer,
@@ -261,12 +261,26 @@ async def test_m_06_a_source_that_fails_beside_one_that_works_floods_no_log(
         assert list(rig.column(FRESHNESS)) == [Freshness.FRESH]
 
 
+async def test_m_06_only_a_source_of_load_can_make_load_stale(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server without /v1/models is as good as any other."""
+    config = TWO_SOURCES.replace("two, type: metrics-data-source", "two, type: models-data-source")
+    web = Web({"http://10.0.0.1:9100/v1/models": FetchError("HTTP status 404"), URL: IDLE})
+    types = (MoodScorer, MoodExtractor)
+    async with running(A, config=config, types=types, web=web) as rig:
+        await anyio.sleep(60)
+        assert list(rig.column(FRESHNESS)) == [Freshness.FRESH]
+        said = [record.getMessage() for record in caplog.records]
+        assert said == ["scrapes of default/a fail: HTTP status 404"]
+
+
 async def test_a_source_that_fails_says_nothing_more_after_a_reload(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(A, web=Web({URL: FetchError("down")})) as rig:
         await anyio.sleep(10)
-        rig.wiring.set(wired(QUEUE_ONLY, *plugins.BUILT_IN))
+        rig.wiring.set(wired(QUEUE_ONLY, *TYPES))
         await anyio.sleep(10)
         assert len(caplog.records) == 2
         assert rig.actor.stale == 1

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.resources import files
+from itertools import chain
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
+from tests.kernel.zoo import refusal
 
 from pointsman import plugins
 from pointsman.kernel.errors import ConfigError
@@ -29,6 +33,52 @@ def test_every_built_in_type_can_be_registered() -> None:
     registry = Registry()
     for plugin_class in plugins.BUILT_IN:
         assert registry.register(plugin_class).summary.endswith(".")
+
+
+def test_every_plugin_of_the_package_is_listed() -> None:
+    modules = walk_packages(plugins.__path__, f"{plugins.__name__}.")
+    members = [vars(import_module(module.name)).values() for module in modules]
+    found = {one for one in chain(*members) if isinstance(one, type) and "type_name" in vars(one)}
+    assert found == set(plugins.BUILT_IN)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("by-label-selector", "label-selector-filter"),
+        ("by-label", "by-label"),
+        ("tokenizer", "token-producer"),
+        ("disagg-headers-handler", "disagg-headers-handler"),
+        ("prefill-header-handler", "disagg-headers-handler"),
+        ("pd-profile-handler", "pd-profile-handler"),
+    ],
+)
+def test_deprecated_names_of_the_reference_are_known_as_such(old: str, new: str) -> None:
+    registry = Registry()
+    for plugin_class in plugins.BUILT_IN:
+        registry.register(plugin_class)
+    found = registry.find(old)
+    assert found.name == new
+    assert old in found.aliases
+
+
+def test_a_detector_can_be_a_filter_beside_others() -> None:
+    text = """
+plugins:
+- {type: utilization-detector}
+- {type: concurrency-detector, parameters: {maxConcurrency: 2}}
+- {type: max-score-picker}
+flowControl: {saturationDetector: {pluginRef: concurrency-detector}}
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: utilization-detector}, {pluginRef: concurrency-detector}]
+"""
+    wiring = wired(text, *plugins.BUILT_IN)
+    loads = {WAITING_QUEUE_SIZE: [9.0, 0.0], KV_CACHE_USAGE: [0.1, 0.2]}
+    snapshot = pool(endpoints("full", "idle"), loads)
+    for _ in range(2):
+        assert decide(wiring, snapshot).decision.result.target.name == "idle"
+    assert refusal(lambda: decide(wiring, snapshot)).status == 429
 
 
 @pytest.mark.parametrize("scorer", SCORERS)

@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pointsman.kernel.errors import ConfigError, Refusal
 from pointsman.kernel.keys import Consumes, DataView, keys
-from pointsman.kernel.model import Endpoint, Request
+from pointsman.kernel.model import Endpoint, Request, SchedulingResult
 from pointsman.kernel.plugin import Results
 from pointsman.kernel.testing import Bench, decide, endpoint, endpoints, make_request, pool, wired
 from pointsman.kernel.wiring import Wiring
@@ -243,12 +243,31 @@ class Refusing:
         raise Refusal(429, "no")
 
 
+class RefusingLate:
+    """Changes its mind after the decision."""
+
+    type_name: ClassVar = "refusing-late"
+
+    def before_request(self, data: DataView, result: SchedulingResult) -> None:
+        raise Refusal(412, "no")
+
+
 def test_a_request_that_is_refused_was_never_counted() -> None:
     text = "plugins: [{type: least}, {type: refusing}]"
     wiring = wired(text, InFlightLoadProducer, Least, Refusing)
     with pytest.raises(Refusal):
         sent(wiring)
     assert ledger(wiring) == {}
+
+
+def test_a_request_that_is_refused_after_the_decision_counts_no_longer_than_it_lives() -> None:
+    text = "plugins: [{type: least}, {type: inflight-load-producer}, {type: refusing-late}]"
+    wiring = wired(text, InFlightLoadProducer, Least, RefusingLate)
+    request = make_request()
+    with pytest.raises(Refusal):
+        decide(wiring, pool(AB), request)
+    request.end()
+    assert sum(requests for requests, _ in ledger(wiring).values()) == 0
 
 
 EAGER: Final = LEAST.replace(

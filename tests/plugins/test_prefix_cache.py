@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.kernel.datastore import Snapshot
-from pointsman.kernel.errors import ConfigError
+from pointsman.kernel.errors import ConfigError, Refusal
 from pointsman.kernel.keys import Consumes, DataView, keys
 from pointsman.kernel.model import CACHE_CONFIG, CacheConfig, Endpoint, PodDeleted
 from pointsman.kernel.plugin import Results
@@ -88,12 +88,16 @@ class Rig:
         return found
 
     def send(
-        self, prompt: RequestPrompt | None, to: Endpoint | None = None, model: str = "m"
+        self,
+        prompt: RequestPrompt | None,
+        to: Endpoint | None = None,
+        model: str = "m",
+        headers: Mapping[str, str] | None = None,
     ) -> list[int]:
         """Route a request; how many blocks each endpoint was believed to hold."""
         Prompt.next = prompt
         Spy.seen.clear()
-        request = make_request(model=model)
+        request = make_request(model=model, headers=headers)
         if to is not None:
             request.subset = frozenset({to.host_port})
         decide(self.wiring, self.pool, request, {})
@@ -374,6 +378,23 @@ def test_what_was_reachable_and_what_was_achieved_are_told(rig: Rig) -> None:
     reachable = samples(rig, "pointsman_prefix_reachable_ratio")
     assert (reachable["0.1"], reachable["+Inf"]) == (2, 3)  # B was the only candidate
     assert rig.producer.dump_state() == {"blocks": 8, "endpoints": {"a": 4, "b": 4}}
+
+
+@pytest.mark.parametrize("preferred", ["if-available", "respond-async, If-Available"])
+def test_a_client_may_want_an_answer_only_from_who_holds_some_of_the_prompt(
+    rig: Rig, preferred: str
+) -> None:
+    only = {"prefer": preferred}
+    for prompt in (text(of(3)), text(""), None):
+        with pytest.raises(Refusal) as refused:
+            rig.send(prompt, headers=only)
+        assert refused.value.status == 412
+    assert len(rig.producer.index) == 0
+    rig.send(text(of(3)), to=A)
+    assert rig.send(text(of(3)), to=A, headers=only) == [3]
+    with pytest.raises(Refusal):
+        rig.send(text(of(3)), to=B, headers=only)
+    assert rig.send(text(of(3, "y")), headers={"prefer": "respond-async"}) == [0, 0]
 
 
 def test_requests_that_never_have_tokens_are_a_dead_signal(rig: Rig) -> None:

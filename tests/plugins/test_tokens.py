@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.actors.session import headers_of
+from pointsman.actors.session_headers import headers_of
 from pointsman.plugins.keys import Media, RequestPrompt
 from pointsman.plugins.tokens import (
     DynamicImage,
