@@ -16,7 +16,7 @@ from pointsman.kernel.topic import Topics
 from pointsman.kernel.wiring import Wiring, wire
 
 from . import report
-from .cli import USAGE
+from .arguments import USAGE
 from .file_discovery import read_text
 from .serve import make_registry
 

@@ -16,7 +16,12 @@ import anyio
 from pointsman import __version__
 from pointsman.kernel.errors import ConfigError, KernelError
 
-from .cli import USAGE, Parser, check_serve_options, complain, make_parser, with_command
+from . import logs
+from .arguments import USAGE, Parser
+from .cli import complain, make_parser, with_command
+from .serve_flags import check_serve_options
+
+logger = logging.getLogger(__name__)
 
 FAILED = 1
 TOOLS: Final = {
@@ -56,6 +61,10 @@ def run(arguments: Sequence[str]) -> int:
             from .check import graph
 
             return graph(options)
+        case "plugins":
+            from .catalogue import plugins
+
+            return plugins(options)
         case tool:
             return _run(_tool(tool).run, options)
 
@@ -72,10 +81,18 @@ def _tool(command: str) -> _Tool:
 
 
 def serve(options: argparse.Namespace) -> int:
+    """Run the daemon; a bug becomes a record, like everything that it has to say."""
     from . import serve as daemon
 
-    set_up_logging(options.v)
-    return _run(daemon.run, options)
+    form = options.log_format or options.zap_encoder
+    level = options.zap_log_level
+    logs.set_up(logs.level_of(options.v) if level is None else level, form)
+    with logs.everything_logged():
+        try:
+            return _run(daemon.run, options)
+        except Exception as exc:
+            logger.critical("the daemon ends over a mistake of its own", exc_info=exc)
+            return FAILED
 
 
 def _run(command: Command, options: argparse.Namespace) -> int:
@@ -119,16 +136,3 @@ def _leaves(exc: BaseException) -> list[BaseException]:
 
 def _plainly(exc: Exception) -> str:
     return str(exc).rstrip(".")
-
-
-def set_up_logging(verbosity: int) -> None:
-    if verbosity < 0:
-        verbosity = 2  # the default, as in the reference system
-    level = logging.DEBUG if verbosity >= 4 else logging.INFO if verbosity >= 2 else logging.WARNING
-    logging.basicConfig(
-        level=level,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
-    for noisy in ("hpack", "h2", "httpcore", "httpx"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import signal
 import socket
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 from pointsman import __version__
 from pointsman.actors import main as commands
 from pointsman.actors.cli import make_parser, with_command
-from pointsman.actors.main import main, run, set_up_logging
+from pointsman.actors.main import main, run
 from pointsman.kernel.errors import ConfigError, KernelError, Mistake, RestartBudgetSpent
 
 CONFIG = """\
@@ -63,6 +61,35 @@ def options(*arguments: str) -> argparse.Namespace:
 def test_a_boolean_flag_does_not_take_the_file_behind_it_for_its_value() -> None:
     said = options("check", "--allow-experimental-plugins", "picker.yaml")
     assert (said.allow_experimental_plugins, said.config) == (True, "picker.yaml")
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--refresh-prometheus-metrics-interval=5s",
+        "--grpc-max-send-msg-size=10Mi",
+        "--enable-pprof=false",
+        "--ha-enable-leader-election=false",
+    ],
+)
+def test_flags_of_the_reference_that_change_nothing_are_taken(flag: str) -> None:
+    assert options("serve", flag).command == "serve"
+
+
+@pytest.mark.parametrize(
+    ("flag", "complaint"),
+    [
+        ("--ha-enable-leader-election", "replicas elect no leader here"),
+        ("--lora-info-metric=x", "name metrics in engineConfigs"),
+        ("--total-queued-requests-metric", "name metrics in engineConfigs"),
+    ],
+)
+def test_flags_of_the_reference_that_would_change_something_are_refused(
+    flag: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run(["serve", flag])
+    assert complaint in capsys.readouterr().err
 
 
 def test_flags_have_the_reference_s_defaults() -> None:
@@ -323,19 +350,3 @@ def test_the_program_ends_with_the_status() -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
-
-
-WARNING, INFO, DEBUG = logging.WARNING, logging.INFO, logging.DEBUG
-
-
-@pytest.mark.parametrize(
-    ("verbosity", "level"),
-    [(0, WARNING), (1, WARNING), (2, INFO), (3, INFO), (4, DEBUG), (9, DEBUG), (-1, INFO)],
-)
-def test_verbosity_is_the_reference_s(
-    verbosity: int, level: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen: dict[str, Any] = {}
-    monkeypatch.setattr(logging, "basicConfig", chosen.update)
-    set_up_logging(verbosity)
-    assert chosen["level"] == level
