@@ -16,6 +16,7 @@ from pointsman.kernel.wiring import Wiring
 
 from .figures import Figures
 from .file_discovery import read_text
+from .settling import Settling
 
 logger = logging.getLogger(__name__)
 
@@ -27,21 +28,19 @@ LOOK_EVERY: Final = 1.0  # seconds
 class ConfigWatch:
     """Reloads a configuration file when its text changes, and on SIGHUP.
 
-    kubelet swaps such files by symlink, editors replace or truncate them: what counts is the
-    text, once it has been the same for two looks.
+    What counts is the text, once it has settled.
     """
 
     path: Path
     rewire: Callable[[str, str], Wiring]
     """From text and source to a wiring that is in use from then on. Raises ConfigError."""
     figures: Figures
-    _text: str | None = field(default=None, init=False)
-    _seen: str | None = field(default=None, init=False)
+    _texts: Settling[str] = field(factory=Settling[str], init=False)
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
-            self._text = self._seen = self._read()
+            self._texts = Settling(self._read())
             while True:
                 await anyio.sleep(LOOK_EVERY)
                 self.look()
@@ -54,17 +53,13 @@ class ConfigWatch:
 
     def look(self) -> None:
         """Compare the file with what is in use; take it in when it has settled."""
-        text = self._read()
-        settled = text == self._seen
-        self._seen = text
-        if settled and text is not None and text != self._text:
-            self.reload(text)
+        self.reload(self._texts.look(self._read()))
 
     def reload(self, text: str | None) -> None:
         """Put *text* to use, if it can be."""
         if text is None:
             return
-        self._text = text
+        self._texts.used = text
         try:
             wiring = self.rewire(text, str(self.path))
         except ConfigError as exc:

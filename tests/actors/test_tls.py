@@ -10,29 +10,7 @@ from cryptography import x509
 
 from pointsman.actors import tls
 
-
-def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
-    """Both ends of a connection in memory; the client's."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = client.wrap_bio(to_client, to_server, server_hostname="localhost")
-    theirs = server.wrap_bio(to_server, to_client, server_side=True)
-    done: set[ssl.SSLObject] = set()
-    while len(done) < 2:
-        for end in (ours, theirs):
-            try:
-                end.do_handshake()
-                done.add(end)
-            except ssl.SSLWantReadError:
-                continue
-    return ours
-
-
-def client(*protocols: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(list(protocols))
-    return context
+from .handshakes import client, handshake
 
 
 @pytest.fixture(scope="module")
