@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, final
 
 from attrs import field, frozen
@@ -67,6 +67,8 @@ class RequestTrailers:
 class ResponseHeaders:
     headers: Headers
     end: bool
+    served: Callable[[], str | None] = lambda: None
+    """Reads who answered, as ``ip:port``, from what the proxy said besides."""
 
 
 @final
@@ -100,6 +102,8 @@ class Route:
     destination: str
     set_headers: Mapping[str, str] = field(factory=dict[str, str])
     remove_headers: tuple[str, ...] = ()
+    scores: Mapping[str, float] | None = None
+    """How each candidate scored, by ``ip:port``; None keeps that to ourselves."""
 
 
 class Part(enum.Enum):
@@ -121,6 +125,8 @@ class Continue:
     part: Part
     set_headers: Mapping[str, str] = field(factory=dict[str, str])
     remove_headers: tuple[str, ...] = ()
+    ask: Modes | None = None
+    """What to show of the rest, if the proxy lets itself be asked."""
 
 
 @final
@@ -132,6 +138,8 @@ class SendTo:
     route: Route
     body: bytes | None = None
     """Takes the place of a buffered body."""
+    ask: Modes | None = None
+    """What to show of the rest, if the proxy lets itself be asked."""
 
 
 @final
@@ -173,3 +181,14 @@ class Decide:
 
 
 Command = Continue | SendTo | Chunk | Replace | Refuse | Decide
+
+
+def chunks(part: Part, data: bytes, end: bool) -> list[Command]:
+    """*data* in pieces that proxies accept; only the last may be the end."""
+    if len(data) <= CHUNK_LIMIT:
+        return [Chunk(part, data, end)]
+    last = (len(data) - 1) // CHUNK_LIMIT * CHUNK_LIMIT
+    return [
+        Chunk(part, data[start : start + CHUNK_LIMIT], end and start == last)
+        for start in range(0, len(data), CHUNK_LIMIT)
+    ]

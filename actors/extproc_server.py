@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from time import perf_counter
 from typing import Any, Final, Protocol, final
@@ -36,16 +36,21 @@ from pointsman.proto import (
     decode,
 )
 
-from .conversation import Command, Decide
+from . import decision_log
+from .conversation import Command, Decide, Modes
+from .extproc_server_counted import CountedLink
 from .extproc_server_host import TreeServer
 from .extproc_server_lane import Lane
 from .extproc_server_wire import event_of, reply_of
 from .figures import Figures
-from .session import Session
+from .modes import name_of, remarks
+from .observing import Observer
+from .session import Session, SessionSettings
 
 logger = logging.getLogger(__name__)
 
 MIB: Final = 1024 * 1024
+COMPLAIN_EVERY: Final = 60.0  # seconds, of peers that speak something else
 SLACK: Final = 64 * 1024  # of a message around the body that it carries
 
 
@@ -62,6 +67,10 @@ class Link(Protocol):
 
     async def send(self, replies: Iterable[bytes]) -> None: ...
     async def finish(self, status: Status, message: str = "") -> None: ...
+    def leave(self) -> None:
+        """End the stream from our side, while the handler waits for more."""
+        ...
+
     def cancel_on_close(self, scope: anyio.CancelScope | None) -> None: ...
 
 
@@ -83,6 +92,9 @@ class LaneLink:
     async def finish(self, status: Status, message: str = "") -> None:
         self.lane.finish(status, message)
         await self.lane.drained()
+
+    def leave(self) -> None:
+        self.lane.finish()
 
     def cancel_on_close(self, scope: anyio.CancelScope | None) -> None:
         self.lane.cancel_on_close(scope)
@@ -107,6 +119,9 @@ class PlainLink:
     async def finish(self, status: Status, message: str = "") -> None:
         await self.stream.send_trailing_metadata(status=status, status_message=message or None)
 
+    def leave(self) -> None:
+        """Only whoever handles the stream may end it: it stays until the proxy does."""
+
     def cancel_on_close(self, scope: anyio.CancelScope | None) -> None:
         """grpclib cancels the whole handler when the stream ends."""
 
@@ -120,10 +135,11 @@ class Listening:
     """None: every address of the machine."""
     port: int
     tls: ssl.SSLContext | None = None
-    body_limit: int = 64 * MIB
-    """Bytes of one request body."""
+    sessions: SessionSettings = SessionSettings()
     plain: bool = False
     """Leave everything to grpclib: the switch that turns the fast path off."""
+    response_figures: bool = True
+    """Whether responses are waited for, for the sake of the figures about them alone."""
 
 
 @final
@@ -136,7 +152,14 @@ class ExtProcServer:
     datastore: Datastore
     figures: Figures
     random: Random
+    follow: Callable[[Observer], Observer] | None = None
+    """Puts another observer before the one of a conversation that begins."""
     open_streams: Latest[int] = field(factory=lambda: Latest(0), init=False)
+    draining: bool = field(default=False, init=False)
+    _talks: dict[Session, Link] = field(factory=dict[Session, Link], init=False)
+    _next_complaint: float = field(default=float("-inf"), init=False)
+    _met: dict[Modes, Wiring] = field(factory=dict[Modes, Wiring], init=False)
+    """The modes that proxies came with, and the configuration that was remarked upon then."""
     _server: TreeServer | None = field(default=None, init=False)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -152,7 +175,7 @@ class ExtProcServer:
                 config=Configuration(
                     http2_connection_window_size=16 * MIB, http2_stream_window_size=4 * MIB
                 ),
-                message_limit=self.listening.body_limit + SLACK,
+                message_limit=self.listening.sessions.body_limit + SLACK,
                 lanes_for=PROCESS,
                 open_lane=None if self.listening.plain else open_lane,
             )
@@ -166,7 +189,14 @@ class ExtProcServer:
         return Method(process, Cardinality.STREAM_STREAM, ProcessingRequest, ProcessingResponse)
 
     async def drain(self, *, most: float, quiet: float) -> None:
-        """Go on serving until no stream was open for *quiet* seconds, at most *most* seconds."""
+        """Go on serving until no stream was open for *quiet* seconds, at most *most* seconds.
+
+        Streams that do nothing but wait for the end of a response are ended at once.
+        """
+        self.draining = True
+        for session, link in self._talks.items():
+            if session.over and not session.full_duplex:  # there a response may be on its way
+                link.leave()
         with anyio.move_on_after(most):
             while True:
                 await self.open_streams.until(0)
@@ -182,43 +212,75 @@ class ExtProcServer:
 
     async def _converse(self, link: Link) -> None:
         """One conversation, to its end; whatever goes wrong with it stays with it."""
+        if self.figures.streams is not None:
+            lane = link.lane if isinstance(link, LaneLink) else None
+            link = CountedLink(link, self.figures.streams, lane)
         session = Session(
             self.wiring.value,
             lambda: self.datastore.snapshot,
-            self.listening.body_limit,
+            self.listening.sessions,
             anyio.current_time,
-            self.figures.picked,
+            self._observer(),
             self.random,
+            self._awaits_end,
         )
+        self._talks[session] = link
         self.open_streams.set(self.open_streams.value + 1)
         broken = True
         try:
             await self._exchange(session, link)
             broken = False
         except DecodeError as exc:
-            logger.warning("a peer does not speak ext_proc: %s", exc)
+            self._note_nonsense(exc)
             await link.finish(Status.INVALID_ARGUMENT, "not an ext_proc message")
         except Exception as exc:
             await self._apologise(session, link, exc)
         finally:
+            del self._talks[session]
             self.open_streams.set(self.open_streams.value - 1)
+            if isinstance(link, CountedLink):
+                link.ended()
             self._account(session, broken=broken)
 
+    def _observer(self) -> Observer:
+        """Who follows a conversation: the figures, and what else is wanted."""
+        observer: Observer = self.figures.observe()
+        if decision_log.wanted():
+            observer = decision_log.DecisionLog(observer)
+        return observer if self.follow is None else self.follow(observer)
+
+    def _awaits_end(self, session: Session) -> bool:
+        """A daemon that ends has no use for figures; nor has one that nobody asks for them.
+
+        Outside full duplex the end of the response costs nothing to wait for.
+        """
+        if self.draining:
+            return False
+        wanted = self.listening.response_figures or session.wiring.processing.response_end
+        return wanted or not session.full_duplex
+
     async def _exchange(self, session: Session, link: Link) -> None:
-        while messages := await link.receive():
-            replies: list[bytes] = []
-            for message in messages:
-                event = event_of(message)
-                commands = [] if event is None else session.handle(event)
-                if commands and isinstance(commands[-1], Decide):
-                    await link.send(replies)
-                    replies.clear()
-                    commands = await self._decide(session, link, commands[-1])
-                replies += map(reply_of, commands)
-            await link.send(replies)
-            if session.over:
-                break
+        while await self._turn(session, link):
+            pass
         await link.finish(Status.OK)
+
+    async def _turn(self, session: Session, link: Link) -> bool:
+        """Wait for what comes and act on it; tell whether the conversation goes on.
+
+        A call of its own for each turn, so that nothing holds a body while the next is awaited.
+        """
+        messages = await link.receive()
+        replies: list[bytes] = []
+        for message in messages:
+            event = event_of(message)
+            commands = [] if event is None else session.handle(event)
+            if commands and isinstance(commands[-1], Decide):
+                await link.send(replies)
+                replies.clear()
+                commands = await self._decide(session, link, commands[-1])
+            replies += map(reply_of, commands)
+        await link.send(replies)
+        return bool(messages) and not session.over
 
     async def _decide(self, session: Session, link: Link, wanted: Decide) -> list[Command]:
         """Wait for what the plugins wait for; the end of the stream ends the waiting."""
@@ -230,7 +292,7 @@ class ExtProcServer:
                 outcome = await director.decide(
                     wanted.request, wanted.parsed, self.datastore.snapshot
                 )
-                self.figures.picked(wanted.request, outcome, perf_counter() - started)
+                session.observer.picked(wanted.request, outcome, perf_counter() - started)
                 return session.decided(outcome)
             except Refusal as refusal:
                 return session.refuse(refusal)
@@ -249,8 +311,25 @@ class ExtProcServer:
         except Exception as other:
             logger.debug("and could not be answered", exc_info=other)
 
+    def _note_nonsense(self, exc: DecodeError) -> None:
+        """Seldom above debug: how often it happens is the peer's choice."""
+        now = anyio.current_time()
+        seldom = now >= self._next_complaint
+        if seldom:
+            self._next_complaint = now + COMPLAIN_EVERY
+        level = logging.WARNING if seldom else logging.DEBUG
+        logger.log(level, "a peer does not speak ext_proc: %s", exc)
+
+    def _remark(self, modes: Modes, wiring: Wiring) -> None:
+        """Say once what a proxy's modes mean for the configuration in use."""
+        if self._met.get(modes) is wiring or wiring is not self.wiring.value:
+            return
+        self._met[modes] = wiring
+        logger.info("a proxy's mode is %s", name_of(modes))
+        for remark in remarks(modes, wiring, figures=self.listening.response_figures):
+            logger.warning("with the mode %s %s", name_of(modes), remark)
+
     def _account(self, session: Session, *, broken: bool) -> None:
-        cause = session.close(broken=broken)
-        self.figures.conversation_ended(cause)
-        if session.refusal is not None:
-            self.figures.refused(session.request, session.refusal)
+        session.close(broken=broken)
+        if session.request is not None:
+            self._remark(session.modes, session.wiring)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from pointsman.kernel.model import Headers, parse_subset
 from pointsman.proto import (
     BodyMutation,
     BodyResponse,
+    BodySendMode,
     CommonResponse,
     HeaderAppendAction,
     HeaderMutation,
+    HeaderSendMode,
     HeadersResponse,
     HeaderValue,
     HeaderValueOption,
@@ -25,10 +27,12 @@ from pointsman.proto import (
     ImmediateResponse,
     Json,
     Metadata,
+    ProcessingMode,
     ProcessingRequest,
     ProcessingResponse,
     ProtocolConfiguration,
     StatusCode,
+    Struct,
     TrailersResponse,
     encode,
     struct_of,
@@ -52,12 +56,15 @@ from .conversation import (
     ResponseBody,
     ResponseHeaders,
     ResponseTrailers,
+    Route,
     SendTo,
 )
 
 DESTINATION: Final = "x-gateway-destination-endpoint"
 LB_NAMESPACE: Final = "envoy.lb"
 SUBSET_NAMESPACE: Final = "envoy.lb.subset_hint"
+SCORES_KEY: Final = f"{DESTINATION}-scores"
+SERVED_KEY: Final = f"{DESTINATION}-served"
 SUBSET_KEY: Final = "x-gateway-destination-endpoint-subset"
 ERROR_TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
@@ -86,7 +93,8 @@ def event_of(message: ProcessingRequest) -> Event | None:
             _subset(message.metadata_context),
         )
     if (headers := message.response_headers) is not None:
-        return ResponseHeaders(_headers(headers), headers.end_of_stream)
+        served = partial(_served, message.metadata_context)
+        return ResponseHeaders(_headers(headers), headers.end_of_stream, served)
     if message.request_trailers is not None:
         return RequestTrailers()
     if message.response_trailers is not None:
@@ -121,6 +129,14 @@ def _mode(number: int) -> BodyMode:
         return BodyMode.FULL_DUPLEX
 
 
+def _served(metadata: Metadata | None) -> str | None:
+    """Who answered; the proxy may have retried."""
+    if metadata is None or (said := metadata.filter_metadata.get(LB_NAMESPACE)) is None:
+        return None
+    served = values_of(said).get(SERVED_KEY)
+    return served if isinstance(served, str) else None
+
+
 def _subset(metadata: Metadata | None) -> frozenset[str] | None:
     """The proxy's hint: a list of addresses, or one text with commas."""
     if metadata is None or (hint := metadata.filter_metadata.get(SUBSET_NAMESPACE)) is None:
@@ -136,16 +152,18 @@ def reply_of(command: Command) -> bytes:
     match command:
         case Chunk(part, data, end):
             return _chunk(part, data, end)
-        case Continue(part, set_headers, remove_headers):
-            if not set_headers and not remove_headers:
+        case Continue(part, set_headers, remove_headers, ask):
+            if not set_headers and not remove_headers and ask is None:
                 return _CONTINUES[part]
-            return _continue(part, tuple(set_headers.items()), remove_headers)
-        case SendTo(part, route, body):
+            return _continue(part, tuple(set_headers.items()), remove_headers, ask)
+        case SendTo(part, route, body, ask):
             added = tuple(route.set_headers.items())
-            if body is None:
-                return _send_to(part, route.destination, added, route.remove_headers)
-            message = _decision(part, route.destination, added, route.remove_headers)
-            return encode(_with_body(message, body))
+            if body is None and route.scores is None:
+                return _send_to(part, route.destination, added, route.remove_headers, ask)
+            message = _decision(part, route.destination, added, route.remove_headers, ask)
+            if route.scores is not None:
+                message.dynamic_metadata = _metadata(route)
+            return encode(message if body is None else _with_body(message, body))
         case Replace(part, data):
             return encode(_with_body(_about(part, CommonResponse()), data))
         case Refuse():
@@ -185,26 +203,51 @@ def _about(part: Part, response: CommonResponse) -> ProcessingResponse:
             return ProcessingResponse(response_trailers=TrailersResponse())
 
 
+@lru_cache(maxsize=64)
+def _override(ask: Modes) -> ProcessingMode:
+    """The whole of the modes: what is left out of an override is taken for its default."""
+    return ProcessingMode(
+        request_body_mode=BodySendMode(ask.request),
+        response_header_mode=HeaderSendMode.SEND,
+        response_body_mode=BodySendMode(ask.response),
+    )
+
+
 @lru_cache(maxsize=1024)
-def _continue(part: Part, set_headers: Pairs, removed: tuple[str, ...]) -> bytes:
+def _continue(
+    part: Part, set_headers: Pairs, removed: tuple[str, ...], ask: Modes | None = None
+) -> bytes:
     response = CommonResponse()
     if set_headers or removed:
         response.header_mutation = HeaderMutation(
             set_headers=_set_headers(set_headers), remove_headers=list(removed)
         )
-    return encode(_about(part, response))
+    message = _about(part, response)
+    if ask is not None:
+        message.mode_override = _override(ask)
+    return encode(message)
 
 
 _CONTINUES: Final[Mapping[Part, bytes]] = {part: _continue(part, (), ()) for part in Part}
 
 
 @lru_cache(maxsize=4096)
-def _send_to(part: Part, destination: str, set_headers: Pairs, removed: tuple[str, ...]) -> bytes:
-    return encode(_decision(part, destination, set_headers, removed))
+def _send_to(
+    part: Part,
+    destination: str,
+    set_headers: Pairs,
+    removed: tuple[str, ...],
+    ask: Modes | None = None,
+) -> bytes:
+    return encode(_decision(part, destination, set_headers, removed, ask))
 
 
 def _decision(
-    part: Part, destination: str, set_headers: Pairs, removed: tuple[str, ...]
+    part: Part,
+    destination: str,
+    set_headers: Pairs,
+    removed: tuple[str, ...],
+    ask: Modes | None,
 ) -> ProcessingResponse:
     """The header and the dynamic metadata carry the same value."""
     mutation = HeaderMutation(
@@ -213,7 +256,15 @@ def _decision(
     )
     message = _about(part, CommonResponse(header_mutation=mutation, clear_route_cache=True))
     message.dynamic_metadata = struct_of({LB_NAMESPACE: {DESTINATION: destination}})
+    if ask is not None:
+        message.mode_override = _override(ask)
     return message
+
+
+def _metadata(route: Route) -> Struct:
+    """The destination, and how every candidate scored."""
+    told: Json = {DESTINATION: route.destination, SCORES_KEY: dict(route.scores or {})}
+    return struct_of({LB_NAMESPACE: told})
 
 
 def _with_body(message: ProcessingResponse, body: bytes) -> ProcessingResponse:

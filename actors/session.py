@@ -7,26 +7,32 @@ error can be the first message that the proxy hears.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from time import perf_counter
 from typing import Final, assert_never, final
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from pointsman.kernel.datastore import Snapshot
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
-from pointsman.kernel.model import EndCause, Headers, Parsed, Request, RequestEnd
+from pointsman.kernel.model import (
+    EndCause,
+    Parsed,
+    Request,
+    RequestEnd,
+    SchedulingResult,
+    Usage,
+    host_port,
+)
 from pointsman.kernel.parsing import Route as BodyRoute
 from pointsman.kernel.parsing import path_of
 from pointsman.kernel.rewriting import with_model
 from pointsman.kernel.wiring import Wiring
 
 from .conversation import (
-    CHUNK_LIMIT,
     BodyMode,
-    Chunk,
     Command,
     Continue,
     Decide,
@@ -43,38 +49,28 @@ from .conversation import (
     ResponseTrailers,
     Route,
     SendTo,
+    chunks,
 )
-from .renaming import Renaming, priority_of, target_model
+from .modes import to_ask_for
+from .observing import Observer
+from .renaming import REWRITE_HEADERS, Renaming, priority_of, target_model
+from .session_headers import CONTROL_HEADERS, refusal_headers
 from .usage import UsageReader, readable
 
-DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
-CONTROL_HEADERS: Final = frozenset(
-    {
-        "x-gateway-destination-endpoint-subset",
-        "x-gateway-destination-endpoint-served",
-        DROPPED_REASON,
-        "x-llm-d-inference-fairness-id",
-        "x-gateway-inference-fairness-id",
-        "x-llm-d-inference-objective",
-        "x-gateway-inference-objective",
-        "x-llm-d-model-name-rewrite",
-        "x-gateway-model-name-rewrite",
-        "x-llm-d-slo-ttft-ms",
-        "x-slo-ttft-ms",
-        "x-llm-d-slo-tpot-ms",
-        "x-slo-tpot-ms",
-        "x-llm-d-video-fps",
-        "x-llm-d-video-duration-seconds",
-        "x-llm-d-video-resolution",
-        "x-prefiller-host-port",
-        "x-encoder-hosts-ports",
-        "x-data-parallel-host-port",
-        "x-kv-cache-source-host-port",
-    }
-)
-"""What a client may say to the picker, or what only the picker may say to a model server's
-sidecar: from a client it does not reach the server. The destination header is overwritten."""
 TOO_LARGE: Final = "the request body is larger than {} bytes"
+
+
+@final
+@frozen(kw_only=True)
+class SessionSettings:
+    """How conversations are held."""
+
+    body_limit: int = 64 * 1024 * 1024
+    """Bytes of request body that are held until the decision; more is a 413."""
+    heeds_subset: bool = True
+    """Whether the proxy's hint narrows the candidates."""
+    emits_scores: bool = False
+    """Whether the proxy is told how every candidate scored."""
 
 
 @final
@@ -84,23 +80,27 @@ class Session:
 
     wiring: Wiring
     snapshot: Callable[[], Snapshot]
-    body_limit: int
-    """Bytes of request body that are held until the decision; more is a 413."""
+    settings: SessionSettings
     now: Callable[[], float]
-    observe: Callable[[Request, Outcome, float], None]
-    """Is told of each decision, and how many seconds it took."""
+    observer: Observer
     random: Random
+    awaits_end: Callable[[Session], bool] = lambda session: True
+    """Whether a response of which nothing else is looked at is waited for until its end."""
     request: Request | None = field(default=None, init=False)
     outcome: Outcome | None = field(default=None, init=False)
     refusal: Refusal | None = field(default=None, init=False)
-    _modes: Modes = field(factory=Modes, init=False)
+    modes: Modes = field(factory=Modes, init=False)
+    """How the proxy shows bodies; known once the request's headers are here."""
     _body_route: BodyRoute | None = field(default=None, init=False)
+    _ask: Modes | None = field(default=None, init=False)
     _removed: tuple[str, ...] = field(default=(), init=False)
     _renaming: Renaming | None = field(default=None, init=False)
     _pieces: list[bytes] = field(factory=list[bytes], init=False)
     _held: int = field(default=0, init=False)
     _closing: Part = field(default=Part.REQUEST_HEADERS, init=False)
     """The part of the request whose end made the decision possible."""
+    _request_passed: bool = field(default=False, init=False)
+    """Nothing of the request is still to come."""
     _usage: UsageReader | None = field(default=None, init=False)
     _status: int | None = field(default=None, init=False)
     _complete: bool = field(default=False, init=False)
@@ -111,7 +111,29 @@ class Session:
     @property
     def over(self) -> bool:
         """Whether there is nothing more to say: the stream may be closed."""
-        return self.refusal is not None or self._complete
+        if self.refusal is not None or self._complete:
+            return True
+        return self._may_leave and not self.awaits_end(self)
+
+    @property
+    def full_duplex(self) -> bool:
+        """Whether bodies are the picker's to pass on: leaving at the wrong time loses some."""
+        return BodyMode.FULL_DUPLEX in (self.modes.request, self.modes.response)
+
+    @property
+    def _may_leave(self) -> bool:
+        """The request is on its way and nothing of the response would be looked at.
+
+        Proxies go on by themselves when the stream ends then. Once the response has begun it is
+        too late: in full duplex its pieces would be lost on their way.
+        """
+        return (
+            self._request_passed
+            and self.outcome is not None
+            and not self._response_began
+            and self._renaming is None
+            and not self.wiring.processing.response
+        )
 
     def handle(self, event: Event) -> list[Command]:
         """What to do about *event*, in order. After a `Refuse` nothing is answered any more."""
@@ -130,8 +152,8 @@ class Session:
                 return self._on_response_body(data, end)
             case RequestHeaders():
                 return self._on_request_headers(event)
-            case ResponseHeaders(headers, end):
-                return self._on_response_headers(headers, end)
+            case ResponseHeaders():
+                return self._on_response_headers(event)
             case RequestTrailers():
                 return self._on_request_trailers()
             case ResponseTrailers():
@@ -146,9 +168,13 @@ class Session:
             raise Refusal(400, "a stream carries one request")
         headers = event.headers
         request = self.request = Request(headers, path_of(headers), self.now())
-        request.subset = event.subset
-        self._modes = event.modes
+        if self.settings.heeds_subset:
+            request.subset = event.subset
+        self.modes = event.modes
+        self.observer.began(request, event.modes)
         self._removed = tuple(name for name in headers if name in CONTROL_HEADERS)
+        self._ask = to_ask_for(event.modes, self.wiring.processing, may_rename=self._may_rename())
+        self._request_passed = event.end or event.modes.request is BodyMode.NONE
         route = self._body_route = self.wiring.routes.find(request.path)
         if event.end or route.read is None:
             return self._decide(Parsed())
@@ -156,17 +182,22 @@ class Session:
             case BodyMode.FULL_DUPLEX:
                 return []
             case BodyMode.BUFFERED | BodyMode.BUFFERED_PARTIAL:
-                return [Continue(Part.REQUEST_HEADERS)]
+                return [Continue(Part.REQUEST_HEADERS, ask=self._ask)]
             case _:  # the body passes by or stays away: the headers have to do
                 return self._decide(Parsed())
 
+    def _may_rename(self) -> bool:
+        named = self.request is not None and self.request.headers.first(*REWRITE_HEADERS)
+        return bool(named or self.snapshot().rewrites)
+
     def _on_request_body(self, event: RequestBody) -> list[Command]:
+        self._request_passed = event.end
         if self.outcome is not None or self.request is None:
             return self._pass_request_body(event.data, event.end)
-        if event.subset is not None:
+        if event.subset is not None and self.settings.heeds_subset:
             self.request.subset = event.subset
         self._hold(event.data)
-        mode = self._modes.request
+        mode = self.modes.request
         if mode is BodyMode.FULL_DUPLEX and not event.end:
             return []
         self._closing = Part.REQUEST_BODY
@@ -176,18 +207,19 @@ class Session:
 
     def _hold(self, data: bytes) -> None:
         self._held += len(data)
-        if self._held > self.body_limit:
+        if self._held > self.settings.body_limit:
             self._pieces.clear()
-            raise Refusal(413, TOO_LARGE.format(self.body_limit))
+            raise Refusal(413, TOO_LARGE.format(self.settings.body_limit))
         if data:
             self._pieces.append(data)
 
     def _on_request_trailers(self) -> list[Command]:
+        self._request_passed = True
         trailers = Continue(Part.REQUEST_TRAILERS)
         if self.outcome is not None or self.request is None:
             return [trailers]
         self._closing = Part.REQUEST_TRAILERS
-        if self._modes.request is not BodyMode.FULL_DUPLEX:
+        if self.modes.request is not BodyMode.FULL_DUPLEX:
             raise Refusal(400, "the request ended before its body was seen")
         return self._decide_on_body()
 
@@ -227,7 +259,7 @@ class Session:
             return [Decide(request, parsed)]
         started = perf_counter()
         outcome = director.decide_now(request, parsed, snapshot)
-        self.observe(request, outcome, perf_counter() - started)
+        self.observer.picked(request, outcome, perf_counter() - started)
         return self.decided(outcome)
 
     def decided(self, outcome: Outcome) -> list[Command]:
@@ -235,12 +267,13 @@ class Session:
         self.outcome = outcome
         decision = outcome.decision
         pieces, self._pieces = self._pieces, []
-        buffered = self._modes.request is not BodyMode.FULL_DUPLEX
+        buffered = self.modes.request is not BodyMode.FULL_DUPLEX
         headers = self._upstream_headers(decision.upstream_headers, pieces)
-        route = Route(decision.destination, headers, self._removed)
+        scores = scores_of(decision.result) if self.settings.emits_scores else None
+        route = Route(decision.destination, headers, self._removed, scores)
         if buffered and self._closing is Part.REQUEST_BODY:
             return [SendTo(Part.REQUEST_BODY, route, pieces[0] if self._renaming else None)]
-        commands: list[Command] = [SendTo(Part.REQUEST_HEADERS, route)]
+        commands: list[Command] = [SendTo(Part.REQUEST_HEADERS, route, ask=self._ask)]
         if self._closing is Part.REQUEST_BODY:
             commands += chunks(Part.REQUEST_BODY, pieces[0], end=True)
         elif self._closing is Part.REQUEST_TRAILERS:
@@ -260,7 +293,7 @@ class Session:
 
     def _pass_request_body(self, data: bytes, end: bool) -> list[Command]:
         """The decision was made on the headers: the body goes through."""
-        if self._modes.request is BodyMode.FULL_DUPLEX:
+        if self.modes.request is BodyMode.FULL_DUPLEX:
             return chunks(Part.REQUEST_BODY, data, end)
         return [Continue(Part.REQUEST_BODY)]
 
@@ -268,37 +301,42 @@ class Session:
         """Turn the request down: from now on nothing else is said."""
         self.refusal = refusal
         self._pieces.clear()
-        headers: dict[str, str] = {}
-        if refusal.reason is not None:
-            headers[DROPPED_REASON] = refusal.reason
-        if refusal.retry_after is not None:
-            headers["retry-after"] = str(refusal.retry_after)
+        headers = refusal_headers(refusal, self.request)
         return [Refuse(refusal.status, refusal.message, headers)]
 
     # -- response -----------------------------------------------------------------------------
 
-    def _on_response_headers(self, headers: Headers, end: bool) -> list[Command]:
+    def _on_response_headers(self, event: ResponseHeaders) -> list[Command]:
+        headers = event.headers
         self._response_began = True
-        self._complete = end
+        self._complete = event.end
         status = headers.get(":status") or ""
         self._status = int(status) if status.isdecimal() else None
         added: Mapping[str, str] = {}
         if self.outcome is not None and self.wiring.processing.response_headers:
-            added = self.wiring.director.response_headers(self.outcome, headers)
+            director = self.wiring.director
+            added = director.response_headers(self.outcome, headers, event.served)
         if self._renaming is not None and not self._renaming.begin(headers):
             self._renaming = None
-        if self.wiring.processing.usage and readable(headers):
+        self.observer.response_began(headers)
+        if (self.wiring.processing.usage or self.observer.tokens) and readable(headers):
             self._usage = UsageReader()
         removed = ("content-length",) if self._renaming is not None else ()
         return [Continue(Part.RESPONSE_HEADERS, added, removed)]
 
     def _on_response_body(self, data: bytes, end: bool) -> list[Command]:
+        self.observer.chunk_came(data)
+        commands = self._pass_response_body(data, end)
+        self.observer.chunk_passed()
+        return commands
+
+    def _pass_response_body(self, data: bytes, end: bool) -> list[Command]:
         self._complete = end
         if self._usage is not None:
             self._usage.feed(data)
         if self.outcome is not None and self.wiring.processing.response_chunks:
             self.wiring.director.response_chunk(self.outcome, data)
-        if self._modes.response is BodyMode.FULL_DUPLEX:
+        if self.modes.response is BodyMode.FULL_DUPLEX:
             if self._renaming is not None:
                 data = self._renaming.feed(data, end=end)
             return chunks(Part.RESPONSE_BODY, data, end)
@@ -310,7 +348,7 @@ class Session:
         self._complete = True
         trailers = Continue(Part.RESPONSE_TRAILERS)
         held = self._renaming.feed(b"", end=True) if self._renaming is not None else b""
-        if held and self._modes.response is BodyMode.FULL_DUPLEX:
+        if held and self.modes.response is BodyMode.FULL_DUPLEX:
             return [*chunks(Part.RESPONSE_BODY, held, end=False), trailers]
         return [trailers]
 
@@ -326,35 +364,36 @@ class Session:
         if self._ended:
             return cause
         self._ended = True
+        usage = self._usage.usage if self._usage is not None else None
+        self._tell_end(cause, usage)
         if self.outcome is not None and self.wiring.processing.response_end:
             end = RequestEnd(cause, self._status)
-            usage = self._usage.usage if self._usage is not None else None
             self.wiring.director.response_end(self.outcome, end, usage)
         if self.request is not None:
             self.request.end()
         return cause
 
+    def _tell_end(self, cause: EndCause, usage: Usage | None) -> None:
+        # Whoever does not wait for the end of the response may have left before it.
+        whole = cause is EndCause.NATURAL and (self._complete or self.awaits_end(self))
+        self.observer.ended(
+            cause, refusal=self.refusal, status=self._status, usage=usage, whole=whole
+        )
+
     def _cause(self, broken: bool) -> EndCause:
         """Proxies end every stream by a reset: only a response that passes by tells how it went."""
         if broken or self.refusal is not None:
             return EndCause.ERROR
-        unseen = self._modes.response is BodyMode.NONE and not self._response_began
+        unseen = self.modes.response is BodyMode.NONE and not self._response_began
         if self._complete or (unseen and self.outcome is not None):
             return EndCause.NATURAL
         return EndCause.CLIENT_DISCONNECT
 
 
-def chunks(part: Part, data: bytes, end: bool) -> list[Command]:
-    """*data* in pieces that proxies accept; only the last may be the end."""
-    if len(data) <= CHUNK_LIMIT:
-        return [Chunk(part, data, end)]
-    last = (len(data) - 1) // CHUNK_LIMIT * CHUNK_LIMIT
-    return [
-        Chunk(part, data[start : start + CHUNK_LIMIT], end and start == last)
-        for start in range(0, len(data), CHUNK_LIMIT)
-    ]
-
-
-def headers_of(pairs: Iterable[tuple[str, bytes]]) -> Headers:
-    """Headers as plugins see them: names in lower case, the last value of a name wins."""
-    return Headers({name.lower(): value for name, value in pairs})
+def scores_of(result: SchedulingResult) -> Mapping[str, float]:
+    """The primary profile's weighted sums by ``ip:port``, of all its candidates."""
+    primary = result.primary_result
+    return {
+        host_port(endpoint.address, endpoint.port): score
+        for endpoint, score in zip(primary.candidates, primary.scores, strict=True)
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -22,7 +22,9 @@ from pointsman.actors.conversation import (
     RequestHeaders,
     SendTo,
 )
-from pointsman.actors.session import Session, headers_of
+from pointsman.actors.observing import Unobserved
+from pointsman.actors.session import Session, SessionSettings
+from pointsman.actors.session_headers import headers_of
 from pointsman.kernel.candidates import Surroundings
 from pointsman.kernel.config import read_config
 from pointsman.kernel.datastore import Datastore, EndpointSpec, ReplaceEndpoints, ReportMetrics
@@ -88,11 +90,22 @@ def wired(text: str, *more: type[Any]) -> Wiring:
 
 
 @define(eq=False)
+class Decisions(Unobserved):
+    """Notes what was decided."""
+
+    made: list[Outcome]
+
+    def picked(self, request: Request, outcome: Outcome, seconds: float) -> None:
+        self.made.append(outcome)
+
+
+@define(eq=False)
 class Desk:
     """A wiring, a pool of two (a 10.0.0.1, b 10.0.0.2, port 8000), and what was decided."""
 
     wiring: Wiring = field(factory=lambda: wired(LOAD_ONLY))
     datastore: Datastore = field(init=False)
+    settings: SessionSettings = SessionSettings(body_limit=LIMIT)
     decisions: list[Outcome] = field(factory=list[Outcome], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -116,12 +129,15 @@ class Desk:
             values = {"waiting-queue-size": value, "metrics-freshness": Freshness.FRESH}
             self.datastore.apply(ReportMetrics(endpoint.identity, values))
 
-    def session(self) -> Session:
-        def observe(request: Request, outcome: Outcome, seconds: float) -> None:
-            self.decisions.append(outcome)
-
+    def session(self, awaits_end: Callable[[Session], bool] = lambda session: True) -> Session:
         return Session(
-            self.wiring, lambda: self.datastore.snapshot, LIMIT, lambda: 0.0, observe, Random(1)
+            self.wiring,
+            lambda: self.datastore.snapshot,
+            self.settings,
+            lambda: 0.0,
+            Decisions(self.decisions),
+            Random(1),
+            awaits_end,
         )
 
     def talk(self, *events: Event) -> list[Command]:

@@ -32,6 +32,7 @@ from pointsman.proto import (
     CommonResponse,
     HeaderAppendAction,
     HeaderMap,
+    HeaderSendMode,
     HeaderValue,
     HttpBody,
     HttpHeaders,
@@ -173,6 +174,46 @@ def test_p01_p02_p03_p04_only_headers_of_ours_are_set_and_always_overwritten() -
     overwrite = HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
     assert {option.append_action for option in mutation.set_headers} == {overwrite}
     assert mutation.remove_headers == ["x-slo-ttft-ms"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Continue(Part.REQUEST_HEADERS, ask=Modes(BodyMode.BUFFERED, BodyMode.STREAMED)),
+        SendTo(Part.REQUEST_HEADERS, ROUTE, ask=Modes(BodyMode.BUFFERED, BodyMode.STREAMED)),
+    ],
+)
+def test_what_the_proxy_is_asked_to_show_is_the_whole_of_its_modes(
+    command: Continue | SendTo,
+) -> None:
+    override = said(command).mode_override
+    assert override is not None
+    assert override.request_body_mode == BodySendMode.BUFFERED
+    assert override.response_header_mode == HeaderSendMode.SEND
+    assert override.response_body_mode == BodySendMode.STREAMED
+
+
+def test_the_proxy_says_who_served() -> None:
+    metadata = Metadata(filter_metadata={"envoy.lb": struct_of({f"{DESTINATION}-served": "a:1"})})
+    headers = http_headers()
+    for said, served in ((metadata, "a:1"), (Metadata(), None), (None, None)):
+        event = event_of(ProcessingRequest(response_headers=headers, metadata_context=said))
+        assert isinstance(event, ResponseHeaders)
+        assert event.served() == served
+
+
+@pytest.mark.parametrize("body", [None, b"{}"])
+def test_scores_travel_beside_the_destination(body: bytes | None) -> None:
+    part = Part.REQUEST_HEADERS if body is None else Part.REQUEST_BODY
+    route = Route("10.0.0.1:1", scores={"10.0.0.1:1": 3.5, "10.0.0.2:1": 1.0})
+    message = said(SendTo(part, route, body))
+    assert message.dynamic_metadata is not None
+    assert values_of(message.dynamic_metadata) == {
+        "envoy.lb": {
+            DESTINATION: "10.0.0.1:1",
+            f"{DESTINATION}-scores": {"10.0.0.1:1": 3.5, "10.0.0.2:1": 1.0},
+        }
+    }
 
 
 def test_a_header_that_a_plugin_sets_is_not_removed_again() -> None:

@@ -27,7 +27,7 @@ from pointsman.actors.conversation import (
     ResponseTrailers,
     SendTo,
 )
-from pointsman.actors.session import Session
+from pointsman.actors.session import Session, SessionSettings
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.keys import Consumes, DataView
 from pointsman.kernel.model import (
@@ -297,7 +297,7 @@ def test_b05_bodies_that_nobody_reads_pass_by_byte_for_byte(desk: Desk) -> None:
 
 def test_p14_a_body_of_six_mebibytes_is_taken(desk: Desk) -> None:
     session = desk.session()
-    session.body_limit = 64 << 20
+    session.settings = SessionSettings()
     data = body(prompt="x" * (6 << 20))
     assert passed_on(say(session, opening(), *pieces(data, 1 << 20))) == data
 
@@ -377,6 +377,27 @@ def test_s08_the_hint_may_come_with_the_body(desk: Desk) -> None:
 def test_s08_a_hint_without_overlap_is_a_503(desk: Desk, hint: Sequence[str]) -> None:
     commands = desk.talk(opening(subset=hint), RequestBody(body(), end=True))
     assert refusal(commands).status == 503
+
+
+def test_a_hint_may_be_ignored() -> None:
+    desk = Desk(settings=SessionSettings(heeds_subset=False))
+    desk.queue(5, 1)
+    hint = frozenset({"10.0.0.1"})
+    events = (opening(subset=["10.0.0.1"]), RequestBody(body(), True, hint))
+    assert destination(desk.talk(*events)) == LOWEST
+
+
+def test_the_proxy_may_be_told_how_every_candidate_scored() -> None:
+    desk = Desk(settings=SessionSettings(emits_scores=True))
+    desk.queue(5, 1)
+    command = desk.talk(opening(), RequestBody(body(), end=True))[0]
+    assert isinstance(command, SendTo)
+    assert command.route.scores == {"10.0.0.1:8000": 0.0, LOWEST: 1.0}
+
+
+def test_an_error_quotes_the_requests_number(desk: Desk) -> None:
+    commands = desk.talk(opening(x_request_id="n" * 200), RequestBody(b"no", end=True))
+    assert refusal(commands).headers["x-request-id"] == "n" * 128
 
 
 # -- response -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ grpclib needs asyncio, so these few tests are not on trio; they wait for events,
 from __future__ import annotations
 
 import queue
+import ssl
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,16 +20,19 @@ from tests.actors.scripts import BASE, Desk
 
 from pointsman.actors.extproc_server import ExtProcServer, Listening
 from pointsman.actors.figures import Figures
+from pointsman.actors.session import SessionSettings
 from pointsman.actors.sim.processes import free_ports
 from pointsman.kernel.channel import Latest
 from pointsman.proto import (
     PROCESS,
+    BodySendMode,
     HeaderMap,
     HeaderValue,
     HttpBody,
     HttpHeaders,
     ProcessingRequest,
     ProcessingResponse,
+    ProtocolConfiguration,
     decode,
     encode,
 )
@@ -37,10 +41,15 @@ grpc: Any = import_module("grpc")
 PATIENCE = 10.0  # seconds until a test that waits has failed
 
 
-def opening(**more: str) -> ProcessingRequest:
+LEAN = ProtocolConfiguration(request_body_mode=BodySendMode.BUFFERED)
+"""Of a proxy that shows nothing of the response."""
+
+
+def opening(modes: ProtocolConfiguration | None = None, /, **more: str) -> ProcessingRequest:
     fields = {**BASE, **more}
     listed = [HeaderValue(key=k, raw_value=v.encode()) for k, v in fields.items()]
-    return ProcessingRequest(request_headers=HttpHeaders(headers=HeaderMap(headers=listed)))
+    headers = HttpHeaders(headers=HeaderMap(headers=listed))
+    return ProcessingRequest(request_headers=headers, protocol_config=modes)
 
 
 def body(data: bytes, *, end: bool = True) -> ProcessingRequest:
@@ -124,11 +133,24 @@ async def _until(open_streams: Latest[int], streams: int) -> None:
 
 @contextmanager
 def hosted(
-    desk: Desk, *, plain: bool = False, body_limit: int = 64 << 20, options: Iterable[Any] = ()
+    desk: Desk,
+    *,
+    plain: bool = False,
+    body_limit: int = 64 << 20,
+    response_figures: bool = True,
+    options: Iterable[Any] = (),
+    tls: ssl.SSLContext | None = None,
 ) -> Generator[Host]:
     """Serve *desk*'s pool on loopback."""
     (port,) = free_ports(1)
-    listening = Listening(host="127.0.0.1", port=port, plain=plain, body_limit=body_limit)
+    listening = Listening(
+        host="127.0.0.1",
+        port=port,
+        tls=tls,
+        plain=plain,
+        sessions=SessionSettings(body_limit=body_limit),
+        response_figures=response_figures,
+    )
     server = ExtProcServer(listening, Latest(desk.wiring), desk.datastore, Figures(), Random(1))
     sizes = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     with start_blocking_portal("asyncio") as portal:

@@ -23,7 +23,7 @@ from pointsman.kernel.keys import DataView
 from pointsman.kernel.model import Endpoint, RequestEnd
 from pointsman.proto import PROCESS, HttpTrailers, ProcessingRequest, ProcessingResponse
 
-from .hosting import Host, body, grpc, hosted, opening, response_body, response_headers
+from .hosting import LEAN, Host, body, grpc, hosted, opening, response_body, response_headers
 
 
 @pytest.fixture(params=["fast", "plain"])
@@ -126,12 +126,16 @@ def test_other_methods_are_grpclibs_affair(host: Host) -> None:
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_bytes_that_are_no_ext_proc_are_refused_and_nobody_else_suffers(fast: Host) -> None:
+def test_bytes_that_are_no_ext_proc_are_refused_and_nobody_else_suffers(
+    fast: Host, caplog: pytest.LogCaptureFixture
+) -> None:
     raw = fast.channel.stream_stream(PROCESS)
-    call = raw(iter([b"\xff\xff\xff"]), timeout=5)
-    with pytest.raises(grpc.RpcError):
-        list(call)
-    assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
+    for _ in range(3):
+        call = raw(iter([b"\xff\xff\xff"]), timeout=5)
+        with pytest.raises(grpc.RpcError):
+            list(call)
+        assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert sum("does not speak ext_proc" in record.message for record in caplog.records) == 1
     talk = fast.conversation()
     talk.say(opening(), body(completion()))
     assert chunks(talk.hear(2)) == completion()
@@ -245,6 +249,50 @@ def test_a_drained_server_sends_its_peers_away_and_finishes_what_is_open(fast: H
     talk.say(body(completion()))
     assert chunks(talk.hear(2)) == completion()
     talk.call.cancel()
+
+
+def test_draining_ends_what_only_waits_for_the_end_of_a_response(fast: Host) -> None:
+    """Outside full duplex, where no piece of the response is the picker's to pass on."""
+
+    async def drain() -> None:
+        await fast.server.drain(most=0, quiet=0)
+
+    lean, full, late = (fast.conversation() for _ in range(3))
+    lean.say(opening(LEAN), body(completion()))
+    full.say(opening(), body(completion()))
+    late.say(opening(LEAN))
+    lean.hear(2), full.hear(2), late.hear(1)
+    fast.portal.call(drain)
+    assert lean.rest() == []
+    late.say(body(completion()))
+    (decision,) = late.rest()
+    assert decision.request_body is not None
+    full.say(response_headers(), response_body(b"one", end=True))
+    assert chunks(full.rest()) == b"one"
+
+
+def test_nobody_waits_for_responses_that_are_of_no_interest() -> None:
+    with hosted(Desk(), response_figures=False) as host:
+        talk = host.conversation()
+        talk.say(opening(), body(completion()))
+        decision, passed = talk.rest()
+        assert decision.request_headers is not None
+        assert chunks([passed]) == completion()
+
+
+def test_what_a_mode_means_for_the_configuration_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    with hosted(Desk()) as host:
+        for _ in range(2):
+            talk = host.conversation()
+            talk.say(opening(), body(completion()))
+            talk.hear(2)
+            talk.call.cancel()
+            host.until_open(0)
+    said = [record.message for record in caplog.records if "mode is" in record.message]
+    assert said == ["a proxy's mode is full-duplex"]
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:

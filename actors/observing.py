@@ -1,0 +1,79 @@
+"""What a session tells of its course to whoever keeps figures of it.
+
+Everything that is told passes by anyway: nothing is asked of the proxy for it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pointsman.kernel.director import Outcome
+from pointsman.kernel.errors import Refusal
+from pointsman.kernel.model import EndCause, Headers, Request, Usage
+
+from .conversation import Modes
+
+
+class Observer(Protocol):
+    """Follows one conversation. It must not raise."""
+
+    @property
+    def tokens(self) -> bool:
+        """Whether the counts in a response that passes by are of interest."""
+        ...
+
+    def began(self, request: Request, modes: Modes) -> None:
+        """The headers of the request are here."""
+        ...
+
+    def picked(self, request: Request, outcome: Outcome, seconds: float) -> None:
+        """The decision was made, and took so many seconds."""
+        ...
+
+    def response_began(self, headers: Headers) -> None: ...
+
+    def chunk_came(self, data: bytes) -> None:
+        """A piece of the response is here."""
+        ...
+
+    def chunk_passed(self) -> None:
+        """What there was to do about the piece is done."""
+        ...
+
+    def ended(
+        self,
+        cause: EndCause,
+        *,
+        refusal: Refusal | None,
+        status: int | None,
+        usage: Usage | None,
+        whole: bool,
+    ) -> None:
+        """The conversation is over; this comes once.
+
+        Args:
+            status: the upstream's, where it was seen.
+            whole: the end of the conversation is the end of the response.
+        """
+        ...
+
+
+class Unobserved:
+    """Takes no interest in anything."""
+
+    tokens = False
+
+    def began(self, request: Request, modes: Modes) -> None: ...
+    def picked(self, request: Request, outcome: Outcome, seconds: float) -> None: ...
+    def response_began(self, headers: Headers) -> None: ...
+    def chunk_came(self, data: bytes) -> None: ...
+    def chunk_passed(self) -> None: ...
+    def ended(
+        self,
+        cause: EndCause,
+        *,
+        refusal: Refusal | None,
+        status: int | None,
+        usage: Usage | None,
+        whole: bool,
+    ) -> None: ...
