@@ -250,14 +250,16 @@ class ExtProcServer:
         return observer if self.follow is None else self.follow(observer)
 
     def _awaits_end(self, session: Session) -> bool:
-        """A daemon that ends has no use for figures; nor has one that nobody asks for them.
+        """Not while draining, when nobody counts any more; else where somebody wants to know.
 
         Outside full duplex the end of the response costs nothing to wait for.
         """
         if self.draining:
             return False
-        wanted = self.listening.response_figures or session.wiring.processing.response_end
-        return wanted or not session.full_duplex
+        if self.listening.response_figures or not session.full_duplex:
+            return True
+        counted = session.request is not None and session.request.awaited
+        return counted or session.wiring.processing.response_end
 
     async def _exchange(self, session: Session, link: Link) -> None:
         while await self._turn(session, link):

@@ -151,6 +151,11 @@ class Request:
     trace: Trace | None = field(default=None, init=False, repr=False)
     """Whoever follows the request; None for nearly all."""
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a plugin keeps something that wants to hear of the end, such as a count."""
+        return any(state.awaits(self) for state in self.states)
+
     def end(self) -> None:
         """Drop everything that plugins keep for the request. Only the first call counts."""
         if self.ended:

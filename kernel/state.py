@@ -111,6 +111,13 @@ class PluginState:
         if entry is not None and key in entry.values:
             self._evict(entry.values.pop(key))
 
+    def awaits(self, request: Lifetime) -> bool:
+        """Whether something that is kept for *request* wants to hear of its end."""
+        entry = self._entries.get(request.id)
+        return entry is not None and any(
+            hasattr(value, "on_evicted") for value in entry.values.values()
+        )
+
     def drop(self, request: Lifetime) -> None:
         """Drop all that is kept for *request*."""
         self._drop(request.id)

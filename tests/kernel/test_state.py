@@ -58,6 +58,17 @@ def test_two_requests_share_nothing(state: PluginState) -> None:
     assert (state.read(one, NOTE), state.read(other, NOTE)) == (None, "other")
 
 
+def test_a_request_knows_whether_its_end_is_awaited(state: PluginState) -> None:
+    request = make_request()
+    assert not request.awaited
+    state.write(request, NOTE, "a")
+    assert not request.awaited
+    state.write(request, HELD, Held())
+    assert request.awaited
+    state.delete(request, HELD)
+    assert not request.awaited
+
+
 def test_a_key_is_itself_and_not_its_name(state: PluginState) -> None:
     request = make_request()
     state.write(request, NOTE, "a")

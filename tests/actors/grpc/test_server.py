@@ -280,6 +280,16 @@ def test_nobody_waits_for_responses_that_are_of_no_interest() -> None:
         assert chunks([passed]) == completion()
 
 
+def test_what_counts_requests_in_flight_waits_for_their_end() -> None:
+    desk = Desk(wired("plugins: [{type: active-request-scorer}]"))
+    with hosted(desk, response_figures=False) as host:
+        talk = host.conversation()
+        talk.say(opening(), body(completion()))
+        talk.hear(2)
+        talk.say(response_headers(), response_body(b"one", end=True))
+        assert chunks(talk.rest()) == b"one"
+
+
 def test_what_a_mode_means_for_the_configuration_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
