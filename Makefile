@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo demo-kube test check e2e bench format lock clean
+.PHONY: help demo demo-kube test check e2e bench bench-latency bench-routing fuzz soak format lock clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -33,6 +33,18 @@ e2e: $(VENV)/.dev $(VENV)/.envoy ## the daemon behind a real Envoy
 
 bench: $(VENV)/.dev ## CPU per request beside a grpc.aio server; ARGS="--quick"
 	$(BIN)/python -m tests.bench $(ARGS)
+
+fuzz: $(VENV)/.dev ## feed codec and parsers with broken inputs; ARGS="--seconds 600 --seed 1"
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+soak: $(VENV)/.dev ## mixed traffic with faults for long, every answer judged; ARGS="--seconds 20 --streams 500"
+	$(BIN)/python -m tests.soak $(ARGS)
+
+bench-latency: $(VENV)/.dev $(VENV)/.envoy ## what the picker adds to a request's latency through a real Envoy
+	$(BIN)/python -m tests.bench.latency $(ARGS)
+
+bench-routing: $(VENV)/.dev ## where requests go, and what it is worth, on simulated model servers; ARGS="--quick"
+	$(BIN)/python -m tests.bench.routing $(ARGS)
 
 format: $(VENV)/.dev ## rewrite the code as ruff wants it
 	$(BIN)/ruff check --fix-only -q .

@@ -67,18 +67,14 @@ class BlockCache:
 
         Returns: None when that many cannot be had while the present holders keep theirs.
         """
-        found = [name for name in names if name in self._holders]
-        missing = [name for name in names if name not in self._holders]
-        idle = sum(name in self._idle for name in found)
-        if total - len(found) + idle > self.capacity - self.held:
-            return None
-        hits = self.hits(names[:reusable])
-        for name in found:
-            self._hold(name)
+        counts = list(map(self._holders.get, names))
         anonymous = total - len(names)
-        self._evict(len(missing) + anonymous)
-        for name in missing:
-            self._hold(name)
+        if counts.count(None) + counts.count(0) + anonymous > self.capacity - self.held:
+            return None
+        found = counts[:reusable]
+        hits = found.index(None) if None in found else len(found)
+        self._hold(names)
+        self._evict(anonymous)
         self._anonymous += anonymous
         return Lease(names, anonymous, hits)
 
@@ -86,8 +82,7 @@ class BlockCache:
         """Let *lease*'s next anonymous blocks be found by *names* from now on."""
         self._anonymous -= len(names)
         lease.anonymous -= len(names)
-        for name in names:
-            self._hold(name)
+        self._hold(names)
         lease.named = (*lease.named, *names)
 
     def release(self, lease: Lease) -> None:
@@ -104,11 +99,13 @@ class BlockCache:
         """Drop every block that nobody holds."""
         self._evict(self.capacity)
 
-    def _hold(self, name: int) -> None:
-        holders = self._holders.get(name, 0)
-        self._holders[name] = holders + 1
-        if not holders:
-            self._idle.pop(name, None)
+    def _hold(self, names: Sequence[int]) -> None:
+        holders, idle = self._holders, self._idle
+        for name in names:
+            count = holders.get(name, 0)
+            holders[name] = count + 1
+            if not count:
+                idle.pop(name, None)
 
     def _evict(self, room: int) -> None:
         """Evict until *room* more blocks fit, or nothing is left to evict."""

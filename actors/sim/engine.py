@@ -8,6 +8,7 @@ that is admitted gets the blocks for its whole output, so that none is ever pree
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from random import Random
 from typing import final
 
@@ -77,8 +78,7 @@ class Engine:
     def kv_cache_usage(self) -> float:
         """The part of all blocks that running requests have filled by now, from 0 to 1."""
         self._settle()
-        unfilled = sum(map(self._unfilled, self._prefilling))
-        unfilled += sum(map(self._unfilled, self._decoding))
+        unfilled = self._unfilled(self._prefilling) + self._unfilled(self._decoding)
         return (self.cache.held - unfilled) / self.cache.capacity
 
     def submit(self, work: Work, now: float) -> Generation:
@@ -151,10 +151,14 @@ class Engine:
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.config.block_size)
 
-    def _unfilled(self, generation: Generation) -> int:
-        work = generation.work
-        reserved = self._blocks(work.prompt_tokens + work.output_tokens)
-        return reserved - self._blocks(work.prompt_tokens + generation.generated)
+    def _unfilled(self, generations: Iterable[Generation]) -> int:
+        """Blocks that are held for tokens still to come."""
+        size, unfilled = self.config.block_size, 0
+        for generation in generations:
+            work = generation.work
+            filled = -(-(work.prompt_tokens + generation.generated) // size)
+            unfilled += -(-(work.prompt_tokens + work.output_tokens) // size) - filled
+        return unfilled
 
     def _settle(self) -> None:
         """Hand out the tokens of the iterations that are over by now."""

@@ -119,3 +119,22 @@ def test_blocks_are_neither_lost_nor_invented(
     for lease in held:
         cache.release(lease)
     assert cache.held == 0
+
+
+@given(st.lists(st.tuples(prompts, st.integers(0, 4), st.booleans()), max_size=40))
+def test_a_request_is_refused_exactly_when_the_holders_leave_too_little_room(
+    requests: list[tuple[list[int], int, bool]],
+) -> None:
+    cache = BlockCache(12)
+    held: list[Lease] = []
+    for names, more, release in requests:
+        in_use = {name for lease in held for name in lease.named}
+        room = 12 - len(in_use) - sum(lease.anonymous for lease in held)
+        found = cache.hits(names)
+        lease = cache.reserve(names, total=len(names) + more, reusable=len(names))
+        assert (lease is None) == (len(set(names) - in_use) + more > room)
+        if lease is not None:
+            assert lease.hits == found
+            held.append(lease)
+        if release and held:
+            cache.release(held.pop(0))
