@@ -18,7 +18,7 @@ import anyio
 import httpx
 from attrs import define, field, frozen
 
-from .cli import Parser, port
+from .arguments import Parser, port
 from .sim.envoy import envoy, envoy_path
 from .sim.envoy_bootstrap import EnvoySettings, HostPort, Mode
 from .sim.processes import ProcessError, answers, child, free_ports
@@ -133,31 +133,34 @@ async def _stack(options: argparse.Namespace, folder: Path) -> AsyncGenerator[St
         picker_tls=True,
         mode=Mode(options.mode),
     )
-    ports = _flags(grpc_port=grpc, grpc_health_port=health, metrics_port=metrics)
+    ports = flags(grpc_port=grpc, grpc_health_port=health, metrics_port=metrics)
     say("starting three model servers: sim-3 idle, sim-2 busy, sim-1 overloaded")
     async with child("model servers", _models(endpoints), ready=MODELS_READY):
         say("starting the daemon")
         ready = answers(f"http://127.0.0.1:{metrics}/readyz")
-        serve = _command("serve", "--config-file", str(config), *ports)
+        serve = command("serve", "--config-file", str(config), *ports)
         async with child("pointsman", serve, ready=ready, grace=3):
             say("starting Envoy")
             async with envoy(settings):
                 yield Stack(settings.url, f"http://127.0.0.1:{metrics}")
 
 
-def _command(*arguments: str) -> Sequence[str]:
+def command(*arguments: str) -> Sequence[str]:
+    """The command line of a part of ours, as a process of its own."""
     return (sys.executable, "-m", "pointsman", *arguments)
 
 
-def _flags(**values: int) -> Sequence[str]:
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
-    return (*flags, "--bind-address=127.0.0.1", "--drain-timeout=1s")
+def flags(**values: int) -> Sequence[str]:
+    """Flags of a daemon that stays on loopback and ends quickly."""
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+    fixed = ("--bind-address=127.0.0.1", "--drain-timeout=1s", "--log-format=text")
+    return (*given, *fixed)
 
 
 def _models(endpoints: Path) -> Sequence[str]:
     (some_port,) = free_ports(1, "127.0.1.1")
     busy = (f"--pod={name}:background={count}" for name, count in BUSY.items())
-    return _command(
+    return command(
         "sim", f"--port={some_port}", f"--model={MODEL}", f"--endpoints-file={endpoints}", *busy
     )
 

@@ -9,10 +9,12 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from .envoy_bootstrap import EnvoySettings, bootstrap
 from .processes import Process, ProcessError, answers, child
+
+START: Final = 30.0  # seconds that a busy machine may take
 
 
 class EnvoyMissing(ProcessError):
@@ -67,7 +69,9 @@ async def envoy(settings: EnvoySettings, *, log_to: Path | None = None) -> Async
     ready = answers(f"{settings.admin_url}/ready")
     with _config_file(settings) as config:
         command = envoy_command(config, settings)
-        async with child("envoy", command, ready=ready, log_to=log_to) as process:
+        async with child(
+            "envoy", command, ready=ready, ready_within=START, log_to=log_to
+        ) as process:
             yield process
 
 

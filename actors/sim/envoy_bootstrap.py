@@ -20,9 +20,12 @@ DESTINATION_NAMESPACE: Final = "envoy.lb"
 SERVED: Final = "x-gateway-destination-endpoint-served"
 SUBSET: Final = "x-gateway-destination-endpoint-subset"
 SUBSET_NAMESPACE: Final = "envoy.lb.subset_hint"
-PLENTY: Final = 40_000  # requests and connections at once, instead of Envoy's 1024
+PLENTY: Final = 40_000  # requests and connections at once, instead of 1024; and retries: of 3
 LONGEST_SILENCE: Final = "3600s"  # a model may think for longer than Envoy's five minutes
 TYPES: Final = "type.googleapis.com/envoy.extensions"
+RETRY_ON: Final = "connect-failure,refused-stream,reset-before-request"
+"""What happened before a server saw anything of the request: nothing is ever done twice."""
+RETRIES: Final = 3
 
 
 class Mode(enum.Enum):
@@ -103,24 +106,44 @@ def _listener(settings: EnvoySettings) -> JsonObject:
 
 
 def _connection_manager(settings: EnvoySettings) -> JsonObject:
-    everything: JsonObject = {
-        "match": {"prefix": "/"},
-        "route": {"cluster": "model-servers", "timeout": "0s"},
-    }
     return _extension(
         "filters.network.http_connection_manager",
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="inference",
         stream_idle_timeout=LONGEST_SILENCE,
-        route_config={
-            "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [everything]}],
-        },
+        route_config={"virtual_hosts": [_virtual_host(settings)]},
         http_filters=[
             *_guards(settings),
             _ext_proc(settings),
             _extension("filters.http.router", "filters.http.router.v3.Router"),
         ],
     )
+
+
+def _virtual_host(settings: EnvoySettings) -> JsonObject:
+    route: JsonObject = {"cluster": "model-servers", "timeout": "0s"}
+    if settings.fallback:
+        route = {**route, "retry_policy": _retry_policy()}
+    return {
+        "name": "all",
+        "domains": ["*"],
+        "include_attempt_count_in_response": True,
+        "routes": [{"match": {"prefix": "/"}, "route": route}],
+    }
+
+
+def _retry_policy() -> JsonObject:
+    """Walk the picker's list, and then try the servers in turn."""
+    previous_hosts = _extension(
+        "retry_host_predicates.previous_hosts",
+        "retry.host.previous_hosts.v3.PreviousHostsPredicate",
+    )
+    return {
+        "retry_on": RETRY_ON,
+        "num_retries": RETRIES,
+        "retry_host_predicate": [previous_hosts],
+        "host_selection_retry_max_attempts": 5,
+    }
 
 
 def _guards(settings: EnvoySettings) -> Sequence[JsonObject]:
@@ -266,6 +289,7 @@ def _cluster(name: str, buffer_limit: int) -> JsonObject:
                     "max_connections": PLENTY,
                     "max_pending_requests": PLENTY,
                     "max_requests": PLENTY,
+                    "max_retries": PLENTY,
                 }
             ]
         },

@@ -16,7 +16,7 @@ from attrs import define, field
 
 from pointsman import plugins
 from pointsman.actors import demo
-from pointsman.actors.cli import Parser
+from pointsman.actors.arguments import Parser
 from pointsman.actors.demo import AT_ONCE, CONFIG, Served, Stack, Traffic, table
 from pointsman.actors.http import HangUp, Request, Response, json_response
 from pointsman.actors.sim.envoy_bootstrap import EnvoySettings, Mode
@@ -233,8 +233,8 @@ def test_the_demo_s_configuration_is_valid() -> None:
 
 
 def test_the_demo_s_commands_stay_on_loopback() -> None:
-    assert "--bind-address=127.0.0.1" in demo._flags(grpc_port=1)
-    assert "--grpc-port=1" in demo._flags(grpc_port=1)
+    assert "--bind-address=127.0.0.1" in demo.flags(grpc_port=1)
+    assert "--grpc-port=1" in demo.flags(grpc_port=1)
     models = demo._models(Path("endpoints.yaml"))
     assert "--endpoints-file=endpoints.yaml" in models
     assert "--pod=sim-1:background=14" in models

@@ -18,13 +18,13 @@ import httpx
 from attrs import define, frozen
 
 from pointsman.actors.sim.envoy import envoy
-from pointsman.actors.sim.envoy_bootstrap import EnvoySettings, HostPort, Json
-from pointsman.actors.sim.processes import Process, answers, child, free_ports
+from pointsman.actors.sim.envoy_bootstrap import EnvoySettings, HostPort, Json, JsonObject
+from pointsman.actors.sim.processes import Process, Ready, answers, child, free_ports
 
 from .model_servers import MODEL, ModelServer
 
 LOOPBACK: Final = "127.0.0.1"
-SOON: Final = 10.0  # seconds within which whatever a test waits for must happen
+SOON: Final = 30.0  # seconds within which whatever a test waits for must happen
 OPEN_STREAMS: Final = re.compile(r"^pointsman_open_streams (\S+)", re.MULTILINE)
 
 
@@ -37,6 +37,26 @@ class PickerProgram:
     """It reads the metrics of the model servers, so it needs a moment to know them."""
 
 
+SCORERS: Final[Sequence[Json]] = (
+    {"type": "queue-scorer"},
+    {"type": "kv-cache-utilization-scorer"},
+)
+BY_LOAD: Final[JsonObject] = {
+    "apiVersion": "llm-d.ai/v1alpha1",
+    "kind": "EndpointPickerConfig",
+    "plugins": SCORERS,
+    "schedulingProfiles": [
+        {
+            "name": "default",
+            "plugins": [
+                {"pluginRef": "queue-scorer", "weight": 2},
+                {"pluginRef": "kv-cache-utilization-scorer", "weight": 2},
+            ],
+        }
+    ],
+}
+"""A configuration whose endpoints come from elsewhere."""
+FROM_FILE: Final[Json] = {"discovery": {"pluginRef": "file"}}
 PICKERS: Final[Mapping[str, PickerProgram]] = {
     "tiny": PickerProgram(
         (sys.executable, str(Path(__file__).with_name("tiny_picker.py"))), scrapes=False
@@ -57,6 +77,10 @@ class Layout:
     picker: HostPort
     health: HostPort
     metrics: HostPort
+    flags: tuple[str, ...] = ()
+    """More flags for the picker: where else it finds its endpoints."""
+    config: Json = None
+    """The picker's configuration; None, one that reads the endpoints from a file."""
 
     @property
     def fallback(self) -> tuple[HostPort, ...]:
@@ -71,6 +95,7 @@ class Layout:
     def picker_command(self, *, tls: bool) -> Sequence[str]:
         return (
             *self.program.argv,
+            f"--bind-address={LOOPBACK}",  # of all addresses, a server may have the port
             f"--grpc-port={self.picker.port}",
             f"--grpc-health-port={self.health.port}",
             f"--metrics-port={self.metrics.port}",
@@ -78,6 +103,7 @@ class Layout:
             "--drain-timeout=1s",
             "--refresh-metrics-interval=50ms",
             f"--config-file={self.folder / 'config.yaml'}",
+            *self.flags,
         )
 
     def write_files(self, pool: Sequence[ModelServer]) -> None:
@@ -85,7 +111,7 @@ class Layout:
         endpoints = self.folder / "endpoints.yaml"
         endpoints.write_text(json.dumps({"endpoints": [endpoint(server) for server in pool]}))
         config = self.folder / "config.yaml"
-        config.write_text(json.dumps(picker_config(endpoints)))
+        config.write_text(json.dumps(self.config or picker_config(endpoints)))
 
     async def is_ready(self) -> bool:
         return await answers(f"http://{self.metrics}/readyz")()
@@ -115,22 +141,12 @@ def endpoint(server: ModelServer) -> Json:
 
 
 def picker_config(endpoints: Path) -> Json:
-    by_load: Json = [
-        {"pluginRef": "queue-scorer", "weight": 2},
-        {"pluginRef": "kv-cache-utilization-scorer", "weight": 2},
-    ]
     discovery: Json = {
         "name": "file",
         "type": "file-discovery",
         "parameters": {"path": str(endpoints), "watchFile": True},
     }
-    return {
-        "apiVersion": "llm-d.ai/v1alpha1",
-        "kind": "EndpointPickerConfig",
-        "plugins": [{"type": "queue-scorer"}, {"type": "kv-cache-utilization-scorer"}, discovery],
-        "dataLayer": {"discovery": {"pluginRef": "file"}},
-        "schedulingProfiles": [{"name": "default", "plugins": by_load}],
-    }
+    return {**BY_LOAD, "plugins": [*SCORERS, discovery], "dataLayer": FROM_FILE}
 
 
 @define(eq=False)
@@ -200,9 +216,9 @@ async def gateway(
 
 @asynccontextmanager
 async def running_picker(
-    where: Layout, pool: Sequence[ModelServer], *, tls: bool = False
+    where: Layout, pool: Sequence[ModelServer], *, tls: bool = False, ready: Ready | None = None
 ) -> AsyncGenerator[Process]:
-    """Run the picker; the block begins when it knows the load of every server in *pool*."""
+    """Run the picker; the block begins when it is *ready* and knows the load of all of *pool*."""
     scrapes = [server.scrapes for server in pool]
 
     def knows_load() -> bool:
@@ -212,7 +228,8 @@ async def running_picker(
     async with child(
         "picker",
         where.picker_command(tls=tls),
-        ready=where.is_ready,
+        ready=ready or where.is_ready,
+        ready_within=SOON,
         log_to=where.folder / "picker.log",
     ) as process:
         if where.program.scrapes:

@@ -247,6 +247,7 @@ async def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--bind-address", help="ignored: it is loopback")
     parser.add_argument("--grpc-port", type=int, required=True)
     parser.add_argument("--grpc-health-port", type=int, required=True)
     parser.add_argument("--metrics-port", type=int, required=True)

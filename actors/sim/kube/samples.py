@@ -72,6 +72,13 @@ def readiness(ready: bool) -> Object:
     return {"status": {"conditions": _conditions(ready, *_READY)}}
 
 
+def running(ip: str) -> Object:
+    """The merge patch with which a node says that a pod runs and may be used."""
+    status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "startTime": STARTED}
+    conditions = [*_conditions(True, *_STARTED), *_conditions(True, *_READY)]
+    return {"status": {**status, "conditions": conditions}}
+
+
 def pool(
     name: str,
     *,

@@ -60,7 +60,8 @@ class ApiServer:
     faults: Faults = field(init=False)
     store: Store = field(init=False)
     requests: deque[Record] = field(factory=lambda: deque[Record](maxlen=REMEMBERED), init=False)
-    _pulse: Latest[int] = field(factory=lambda: Latest(0), init=False)
+    pulse: Latest[int] = field(factory=lambda: Latest(0), init=False)
+    """Changes with the objects and with the faults."""
     _authorizer: Authorizer = field(init=False)
     _resources: Resources = field(init=False)
     _discovery: Discovery = field(init=False)
@@ -71,14 +72,14 @@ class ApiServer:
         self.store = Store(self.now, self.random, on_change=self._beat)
         self._authorizer = Authorizer(self.store, self.mode)
         reviewer = Reviewer(self.authenticator, self._authorizer)
-        self._resources = Resources(self.store, reviewer, self.faults, self._pulse, self.random)
+        self._resources = Resources(self.store, reviewer, self.faults, self.pulse, self.random)
         self._discovery = Discovery(self.store.kinds)
         self._controls = Controls(self.store, self.faults, self.requests)
         for obj in first_roles():
             self.create(obj)
 
     def _beat(self) -> None:
-        self._pulse.set(self._pulse.value + 1)
+        self.pulse.set(self.pulse.value + 1)
 
     @property
     def watches(self) -> frozenset[Watch]:
@@ -87,7 +88,7 @@ class ApiServer:
 
     async def run(self) -> None:
         """Let time pass for the objects, until cancelled."""
-        await Kubelet(self.store, self._pulse).run()
+        await Kubelet(self.store, self.pulse).run()
 
     async def handle(self, request: Request, peer: User | None = None) -> Response:
         """Answer *request*, whose connection was made by *peer* if a certificate says so.

@@ -74,6 +74,29 @@ def test_a_picker_without_tls_is_spoken_to_in_clear() -> None:
     assert "transport_socket" not in picker
 
 
+def route(settings: EnvoySettings) -> Json:
+    manager = dig(bootstrap(settings), "static_resources", "listeners", 0, "filter_chains", 0)
+    config = dig(manager, "filters", 0, "typed_config", "route_config")
+    return dig(config, "virtual_hosts", 0, "routes", 0, "route")
+
+
+def test_only_what_no_server_has_seen_is_tried_again() -> None:
+    retried = dig(route(RECOMMENDED), "retry_policy", "retry_on")
+    assert retried == "connect-failure,refused-stream,reset-before-request"
+
+
+def test_where_there_is_one_destination_nothing_is_tried_again() -> None:
+    found = route(evolve(RECOMMENDED, fallback=()))
+    assert isinstance(found, dict)
+    assert "retry_policy" not in found
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_as_many_may_be_tried_again_as_there_may_be(index: int) -> None:
+    limits = dig(cluster(RECOMMENDED, index), "circuit_breakers", "thresholds", 0)
+    assert dig(limits, "max_retries") == dig(limits, "max_requests")
+
+
 def test_the_subset_hint_is_set_before_the_picker_is_asked() -> None:
     hint = (HostPort("127.0.1.1", 8000), HostPort("::1", 8000))
     settings = evolve(RECOMMENDED, subset_hint=hint)
