@@ -22,6 +22,8 @@ import msgspec
 from anyio.abc import Listener, SocketStream, TaskGroup
 from attrs import define, field, frozen
 
+from .http_tls import is_certified
+
 logger = logging.getLogger(__name__)
 
 Headers = tuple[tuple[str, str], ...]
@@ -41,6 +43,8 @@ class Request:
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     body: bytes = b""
+    certified: bool = False
+    """The client has shown a certificate that was verified."""
 
 
 @frozen
@@ -143,9 +147,11 @@ class _Connection:
     _gone: bool = field(default=False, init=False)
     """The client has closed its side, or all of it."""
     _scope: anyio.CancelScope = field(init=False)
+    _certified: bool = field(init=False)
 
     async def run(self, *, full: bool) -> None:
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=self.limits.head)
+        self._certified = is_certified(self.stream)
         async with anyio.create_task_group() as tasks:
             self._scope = tasks.cancel_scope
             tasks.start_soon(self._read)
@@ -204,7 +210,7 @@ class _Connection:
                     if len(body) > self.limits.body:
                         raise _Refused(413)
                 case h11.EndOfMessage() if head is not None:
-                    return _request(head, bytes(body))
+                    return _request(head, bytes(body), certified=self._certified)
                 case _:
                     return None
 
@@ -301,14 +307,16 @@ class _Connection:
                 await self._more()
 
 
-def _request(head: h11.Request, body: bytes) -> Request:
+def _request(head: h11.Request, body: bytes, *, certified: bool) -> Request:
     headers: dict[str, str] = {}
     for raw_name, raw_value in head.headers:
         name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     path, _, query = head.target.decode("latin-1").partition("?")
     fields = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
-    return Request(head.method.decode("ascii"), unquote(path), fields, headers, body)
+    return Request(
+        head.method.decode("ascii"), unquote(path), fields, headers, body, certified=certified
+    )
 
 
 def _head(response: Response, *more: tuple[str, str]) -> h11.Response:

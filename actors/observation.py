@@ -14,6 +14,7 @@ from pointsman.kernel.model import EndCause, Headers, Request, Usage
 from .conversation import Modes
 from .decision_figures import DecisionFigures
 from .request_figures import RequestFigures, Series
+from .rewrite_figures import RewriteFigures
 from .tallies import Tally
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -53,6 +54,7 @@ class Observation:
 
     requests: RequestFigures
     decisions: DecisionFigures
+    rewrites: RewriteFigures
     tokens: bool
     clock: Callable[[], float]
     _request: Request | None = field(default=None, init=False)
@@ -73,6 +75,7 @@ class Observation:
         series.size.observe(request.size)
         self.decisions.picked(series.labels[1], outcome, seconds)
         self.requests.request_phase.observe(self.clock() - self._began)
+        self.rewrites.decided(request, series.labels)
 
     # -- the response, where it passes by -----------------------------------------------------
 

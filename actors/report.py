@@ -109,7 +109,12 @@ def text(wiring: Wiring) -> Iterator[str]:
         yield f"note: nobody reads {', '.join(names)} of {plugin}"
     for plugin, names in report["unmet"].items():
         yield f"note: nobody produces {', '.join(names)}, which {plugin} would use"
-    yield from _processing_text(report["processing"])
+    yield from cost(wiring)
+
+
+def cost(wiring: Wiring) -> Iterator[str]:
+    """What the plan makes the daemon look at, line by line; the rest is left alone."""
+    yield from _processing_text(wiring_report(wiring)["processing"])
 
 
 def _processing_text(processing: Report) -> Iterator[str]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack
-from ipaddress import ip_address
 from pathlib import Path
 from random import Random
 from typing import Final, final
 
 import anyio
 from attrs import define, field
-from prometheus_client.core import GaugeMetricFamily
 
-from pointsman import __version__, plugins
+from pointsman import plugins
 from pointsman.kernel.candidates import Surroundings
 from pointsman.kernel.channel import Latest
 from pointsman.kernel.config import Config, read_config
@@ -29,22 +29,27 @@ from pointsman.kernel.supervisor import Child, supervise
 from pointsman.kernel.topic import Topics
 from pointsman.kernel.wiring import Wiring, wire
 
-from . import tls
+from . import report, tls, tracing
 from .admin import AdminServer
+from .admin_access import AdminAccess, admin_access
 from .config_watch import ConfigWatch
 from .discovery import Discovery, discovered, make_discovery
 from .explain import daemon_state, endpoints, plugin_states
 from .extproc_server import ExtProcServer, Listening
 from .extproc_server_health import HealthServer
 from .fetching import HttpFetching
-from .figures import OWN, Figures
+from .figure_sources import show_deprecated, show_pool, show_version, show_watches
+from .figures import Figures
 from .file_discovery import read_text
 from .listeners import Listeners
 from .metrics import MetricsActor, Rhythm
 from .plugin_figures import PluginFigures
 from .plugin_services import PluginServices
 from .reaper import Reaper
+from .session import SessionSettings
 from .signals import Signals
+from .tls_policy import Policy
+from .tracing import Follow
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +61,7 @@ QUIET: Final = 5.0  # seconds without a stream, after which a draining daemon ha
 
 def make_registry() -> Registry:
     """The built-in plugin types, and those of installed distributions."""
-    registry = Registry()
+    registry = Registry(absent=plugins.ABSENT)
     for plugin_class in plugins.BUILT_IN:
         registry.register(plugin_class)
     registry.register_entry_points()
@@ -80,6 +85,8 @@ def announce(wiring: Wiring) -> None:
         logger.warning("%s", warning)
     for name, why in wiring.added.items():
         logger.info("plugin %s was added: %s", name, why)
+    for line in report.cost(wiring):
+        logger.info("%s", line)
 
 
 @final
@@ -89,6 +96,8 @@ class Daemon:
 
     options: argparse.Namespace
     random: Random
+    follow: Follow | None = None
+    """Traces conversations."""
     figures: Figures = field(factory=Figures)
     topics: Topics = field(factory=Topics)
     ready: Latest[bool] = field(factory=lambda: Latest(value=False))
@@ -102,6 +111,8 @@ class Daemon:
     listeners: Listeners = field(init=False)
     signals: Signals = field(init=False)
     server: ExtProcServer = field(init=False)
+    certificates: tls.Certificates | None = field(default=None, init=False)
+    access: AdminAccess = field(init=False)
 
     def build(self) -> None:
         """Construct everything. Raises ConfigError."""
@@ -123,6 +134,7 @@ class Daemon:
         self.listeners.subscribe()
         self.signals = Signals(self.wiring, lambda: self.datastore.snapshot)
         self.discovery = make_discovery(self.options, wiring, self.inbox.address, self.random)
+        self.access = admin_access(self.options, self.discovery)
         self.metrics = MetricsActor(
             self.datastore.members,
             self.wiring,
@@ -133,7 +145,7 @@ class Daemon:
             self.random,
         )
         self.server = ExtProcServer(
-            self._listening(), self.wiring, self.datastore, self.figures, self.random
+            self._listening(), self.wiring, self.datastore, self.figures, self.random, self.follow
         )
         self._describe()
 
@@ -181,28 +193,45 @@ class Daemon:
         return Listening(
             host=self.options.bind_address,
             port=self.options.grpc_port,
-            tls=tls.self_signed() if self.options.secure_serving else None,
-            body_limit=self.options.grpc_max_recv_msg_size,
+            tls=self._tls(),
+            sessions=SessionSettings(
+                body_limit=self.options.grpc_max_recv_msg_size,
+                heeds_subset=not self.options.disable_endpoint_subset_filter,
+                emits_scores=self.options.emit_endpoint_scores,
+            ),
             plain=self.options.plain_grpc,
+            response_figures=self.options.response_figures,
         )
 
+    def _tls(self) -> ssl.SSLContext | None:
+        options = self.options
+        if not options.secure_serving:
+            if options.cert_path:
+                logger.warning("--cert-path has no effect with --secure-serving=false")
+            return None
+        policy = Policy(minimum=options.tls_min_version, suites=options.tls_cipher_suites)
+        if not options.cert_path:
+            if options.enable_cert_reload:
+                logger.warning("--enable-cert-reload has no effect without --cert-path")
+            return tls.self_signed(policy)
+        self.certificates = tls.Certificates.load(Path(options.cert_path), policy)
+        return self.certificates.context
+
     def _describe(self) -> None:
-        figures, metrics = self.figures, self.metrics
-        figures.info.labels(__version__).set(1)
-        pool = figures.ready_endpoints.labels(self.options.pool_name or "")
-        pool.set_function(lambda: len(self.datastore.members.value))
+        figures, metrics, options = self.figures, self.metrics, self.options
+        show_version(figures)
+        figures.tokens = options.enable_token_metrics
+        pool = show_pool(figures, options.pool_name or "", lambda: self.datastore.snapshot)
         figures.stale.set_function(lambda: metrics.stale)
         text = "Streams that are open."
         figures.watch("pointsman_open_streams", text, lambda: self.server.open_streams.value)
-        figures.collect(self._watch_ages)
-        figures.collect(PluginFigures(self.wiring, self.listeners, self.signals).families)
-
-    def _watch_ages(self) -> Iterator[GaugeMetricFamily]:
-        text = "Seconds since the API server last told something, by kind of object."
-        family = GaugeMetricFamily(f"{OWN}kube_watch_age_seconds", text, labels=["kind"])
-        for kind, age in self.discovery.ages().items():
-            family.add_metric([kind], age)
-        yield family
+        show_watches(figures, self.discovery.ages)
+        of_plugins = PluginFigures(self.wiring, self.listeners, self.signals).families
+        figures.collect(of_plugins)
+        if options.enable_deprecated_metrics:
+            show_deprecated(figures, pool, of_plugins)
+        if options.enable_grpc_stream_metrics:
+            figures.watch_streams(lambda: self.server.open_streams.value)
 
     # -- running ------------------------------------------------------------------------------
 
@@ -225,6 +254,11 @@ class Daemon:
                 services.start(Child(name="reaper", run=Reaper(self.wiring).run))
                 services.start(Child(name="signals", run=self.signals.run))
                 services.start(Child(name="plugins", run=PluginServices(self.wiring).run))
+                if self.certificates is not None and self.options.enable_cert_reload:
+                    services.start(Child(name="certificates", run=self.certificates.run))
+                if self.access.certificates is not None:
+                    run = self.access.certificates.run
+                    services.start(Child(name="certificates of figures", run=run))
                 if self.options.config_file:
                     path = Path(self.options.config_file)
                     watch = ConfigWatch(path, self.rewire, self.figures)
@@ -243,6 +277,8 @@ class Daemon:
             self.figures,
             self._waits_for,
             debug=self._debug_pages(),
+            guards=self.access.guards,
+            tls=self.access.tls,
         )
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with anyio.create_task_group() as requests:
@@ -297,9 +333,8 @@ class Daemon:
             waiting.cancel_scope.cancel()
 
     def _debug_pages(self) -> Mapping[str, Callable[[], object]]:
-        """Nobody but the machine itself may look inside."""
-        address = self.options.bind_address
-        if address is None or not ip_address(address).is_loopback:
+        """Only the machine itself may look inside, and who may get the page if that is asked."""
+        if not self.access.confidential:
             return {}
         return {
             "/debug/endpoints": lambda: endpoints(self.wiring.value, self.datastore.snapshot),
@@ -317,6 +352,7 @@ class Daemon:
 
 async def run(options: argparse.Namespace) -> None:
     """The command ``pointsman serve``. Raises ConfigError."""
-    daemon = Daemon(options, Random())
-    daemon.build()
-    await daemon.run()
+    async with tracing.running(os.environ, wanted=options.tracing) as follow:
+        daemon = Daemon(options, Random(), follow)
+        daemon.build()
+        await daemon.run()

@@ -123,6 +123,8 @@ def _add_figures_arguments(parser: Parser) -> None:
     figures.add_argument("--metrics-cert-dir", default="", metavar="FOLDER", help=text)
     text = "want a client certificate by one of these authorities, too"
     figures.add_argument("--metrics-client-ca-file", default="", metavar="FILE", help=text)
+    text = "count tokens in responses that pass by anyway (true)"
+    add_flag(figures, "--enable-token-metrics", True, text)
     text = "show figures also under the names of earlier releases (false)"
     add_flag(figures, "--enable-deprecated-metrics", False, text)
     text = "count ext_proc streams by their gRPC status and time them (false)"

@@ -81,22 +81,32 @@ class Rewrites:
     """The first rule for every model."""
     exact: Mapping[str, RewriteRule] = field(factory=dict[str, RewriteRule])
     """The first rule that names a model."""
+    sources: Mapping[str, str] = field(factory=dict[str, str])
+    """The names of the rewrites that these rules are of, by model; empty is for every model."""
 
     @classmethod
     def of(cls, rewrites: Iterable[ModelRewrite]) -> Rewrites:
         ordered = sorted(rewrites, key=lambda rewrite: (rewrite.created, rewrite.name))
         rules = tuple(rule for rewrite in ordered for rule in rewrite.rules)
         exact: dict[str, RewriteRule] = {}
-        for rule in rules:
-            for model in rule.models:
-                exact.setdefault(model, rule)
+        sources: dict[str, str] = {}
+        for rewrite in ordered:
+            for rule in rewrite.rules:
+                for model in rule.models or ("",):
+                    sources.setdefault(model, rewrite.name)
+                for model in rule.models:
+                    exact.setdefault(model, rule)
         generic = next((rule for rule in rules if not rule.models), None)
-        return cls(rules, generic, exact)
+        return cls(rules, generic, exact, sources)
 
     def target(self, model: str, random: Random) -> str | None:
         """The model to ask instead of *model*; None when no rule speaks of it."""
         rule = self.exact.get(model) or self.generic
         return None if rule is None else rule.pick(random)
+
+    def source(self, model: str) -> str | None:
+        """The rewrite that says what to ask instead of *model*; None when none does."""
+        return self.sources.get(model) or self.sources.get("")
 
     def __bool__(self) -> bool:
         return bool(self.rules)

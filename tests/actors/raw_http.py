@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 from attrs import define, field
 
@@ -19,7 +19,7 @@ GET = b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n"
 class Client:
     """Speaks to the server in raw bytes."""
 
-    stream: SocketStream
+    stream: ByteStream
     _reader: BufferedByteReceiveStream = field(init=False)
 
     def __attrs_post_init__(self) -> None:

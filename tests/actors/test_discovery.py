@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from pointsman.actors.cli import check_serve_options, make_parser
+from pointsman.actors.cli import make_parser
 from pointsman.actors.discovery import Discovery, make_discovery
 from pointsman.actors.file_discovery import FileDiscovery
 from pointsman.actors.kube.discovery import KubernetesDiscovery, PoolSettings, SelectorSettings
+from pointsman.actors.serve_flags import check_serve_options
 from pointsman.kernel.errors import ConfigError
 from pointsman.kernel.mailbox import Mailbox
 from pointsman.kernel.testing import wired

@@ -55,7 +55,7 @@ def test_the_flags_reach_the_parts_that_they_are_for(make: Make) -> None:
     )
     listening = daemon.server.listening
     assert (listening.host, listening.port, listening.tls) == ("127.0.0.1", 7, None)
-    assert (listening.plain, listening.body_limit) == (True, 1 << 20)
+    assert (listening.plain, listening.sessions.body_limit) == (True, 1 << 20)
     rhythm = daemon.metrics.rhythm
     assert (rhythm.busy, rhythm.idle, rhythm.stale_after) == (1.0, 2.0, 10.0)
 
