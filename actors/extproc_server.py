@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, final
 
 import anyio
 from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint
 from attrs import define, field, frozen
 from grpclib.config import Configuration
 from grpclib.const import Cardinality, Status
@@ -230,6 +231,8 @@ class ExtProcServer:
         try:
             await self._exchange(session, link)
             broken = False
+            if session.unseen or session.wiring.processing.response_end:
+                await checkpoint()  # the end leaves before plugins hear of it
         except DecodeError as exc:
             self._note_nonsense(exc)
             await link.finish(Status.INVALID_ARGUMENT, "not an ext_proc message")
@@ -282,7 +285,12 @@ class ExtProcServer:
                 commands = await self._decide(session, link, commands[-1])
             replies += map(reply_of, commands)
         await link.send(replies)
-        return bool(messages) and not session.over
+        if not messages or session.over:
+            return False
+        if session.unseen:
+            await checkpoint()  # what was sent leaves first
+            session.observe()
+        return True
 
     async def _decide(self, session: Session, link: Link, wanted: Decide) -> list[Command]:
         """Wait for what the plugins wait for; the end of the stream ends the waiting."""

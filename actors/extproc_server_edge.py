@@ -67,6 +67,13 @@ class TrackedProtocol(H2Protocol):
         super().__init__(handler, config, h2_config)
         self._lost = lost
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.connection._connection.update_settings(
+            {SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS}
+        )
+        self.connection.flush()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
         self._lost(self)
@@ -115,6 +122,8 @@ class EdgeProtocol(TrackedProtocol):
         self._unacked = 0
         self._newest = 0
         self._plain: set[int] = set()
+        self._blocked: dict[Lane, None] = {}
+        """Lanes that wait for room, in the order of their asking; few of the open ones do."""
         self._decoded: dict[bytes, _Decoded] = {}
 
     # -- asyncio's callbacks ------------------------------------------------------------------
@@ -123,11 +132,10 @@ class EdgeProtocol(TrackedProtocol):
         self._out = Coalesced(cast("asyncio.Transport", transport))
         super().connection_made(cast("asyncio.Transport", self._out))
         self._h2: H2Connection = self.connection._connection
-        self._h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS})
-        self.connection.flush()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         lanes, self.lanes = self.lanes, {}
+        self._blocked.clear()
         for lane in lanes.values():
             lane.close()
         super().connection_lost(exc)
@@ -139,7 +147,7 @@ class EdgeProtocol(TrackedProtocol):
     def resume_writing(self) -> None:
         self.paused = False
         super().resume_writing()
-        for lane in tuple(self.lanes.values()):
+        for lane in tuple(self._blocked):
             lane.wake()
 
     def data_received(self, data: bytes) -> None:
@@ -175,8 +183,13 @@ class EdgeProtocol(TrackedProtocol):
     def acknowledge(self, stream: int, size: int) -> None:
         self.write(frame(WINDOW_UPDATE, 0, stream, size.to_bytes(4, "big")))
 
+    def blocked(self, lane: Lane) -> None:
+        self._blocked[lane] = None
+
     def leave(self, number: int) -> None:
-        self.lanes.pop(number, None)
+        lane = self.lanes.pop(number, None)
+        if lane is not None:
+            self._blocked.pop(lane, None)
 
     def go_away(self) -> None:
         self._draining = True
@@ -228,7 +241,8 @@ class EdgeProtocol(TrackedProtocol):
             return True  # the peer opens no more streams; its open ones go on
         if kind == WINDOW_UPDATE and stream == 0:
             super().data_received(frame(kind, flags, stream, payload))
-            for waiting in tuple(self.lanes.values()):
+            blocked, self._blocked = self._blocked, {}
+            for waiting in blocked:
                 waiting.push()
             return True
         lane = self.lanes.get(stream)

@@ -103,6 +103,10 @@ class Edge(Protocol):
         """Tell the peer that it may send *size* bytes more."""
         ...
 
+    def blocked(self, lane: Lane) -> None:
+        """*lane* waits for room: push it when the window grows, wake it when the transport can."""
+        ...
+
     def leave(self, number: int) -> None:
         """Forget a lane; what the peer still says on it is ignored."""
         ...
@@ -203,6 +207,7 @@ class Lane:
     async def drained(self) -> None:
         """Wait until everything said has left, or the stream is gone."""
         while self.congested and not self.closed:
+            self._edge.blocked(self)
             await self._wait()
 
     def finish(self, status: Status = Status.OK, message: str = "") -> None:
@@ -304,9 +309,11 @@ class Lane:
             edge.take(size)
             edge.write(frame(DATA, 0, self._number, bytes(pending[:size])))
             del pending[:size]
-        if not pending:
-            if self._finish is not None:
-                edge.write(frame(HEADERS, END_HEADERS | END_STREAM, self._number, self._finish))
-                edge.leave(self._number)
-                self.closed = True
-            self.wake()
+        if pending:
+            edge.blocked(self)
+            return
+        if self._finish is not None:
+            edge.write(frame(HEADERS, END_HEADERS | END_STREAM, self._number, self._finish))
+            edge.leave(self._number)
+            self.closed = True
+        self.wake()

@@ -42,6 +42,7 @@ from .figure_sources import show_deprecated, show_pool, show_version, show_watch
 from .figures import Figures
 from .file_discovery import read_text
 from .listeners import Listeners
+from .memory import return_large_buffers
 from .metrics import MetricsActor, Rhythm
 from .plugin_figures import PluginFigures
 from .plugin_services import PluginServices
@@ -352,6 +353,7 @@ class Daemon:
 
 async def run(options: argparse.Namespace) -> None:
     """The command ``pointsman serve``. Raises ConfigError."""
+    return_large_buffers()
     async with tracing.running(os.environ, wanted=options.tracing) as follow:
         daemon = Daemon(options, Random(), follow)
         daemon.build()

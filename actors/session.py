@@ -26,8 +26,8 @@ from pointsman.kernel.model import (
     Usage,
     host_port,
 )
+from pointsman.kernel.parsing import NOBODY, path_of, refuse_path
 from pointsman.kernel.parsing import Route as BodyRoute
-from pointsman.kernel.parsing import path_of
 from pointsman.kernel.rewriting import with_model
 from pointsman.kernel.wiring import Wiring
 
@@ -101,6 +101,8 @@ class Session:
     """The part of the request whose end made the decision possible."""
     _request_passed: bool = field(default=False, init=False)
     """Nothing of the request is still to come."""
+    unseen: list[bytes] = field(factory=list[bytes], init=False)
+    """Pieces of the response that plugins are to see, once they are on their way."""
     _usage: UsageReader | None = field(default=None, init=False)
     _status: int | None = field(default=None, init=False)
     _complete: bool = field(default=False, init=False)
@@ -176,6 +178,8 @@ class Session:
         self._ask = to_ask_for(event.modes, self.wiring.processing, may_rename=self._may_rename())
         self._request_passed = event.end or event.modes.request is BodyMode.NONE
         route = self._body_route = self.wiring.routes.find(request.path)
+        if route is NOBODY and not event.end:
+            raise refuse_path(request.path)
         if event.end or route.read is None:
             return self._decide(Parsed())
         match event.modes.request:
@@ -306,6 +310,16 @@ class Session:
 
     # -- response -----------------------------------------------------------------------------
 
+    def observe(self) -> None:
+        """Show the plugins what of the response they have not seen yet, in its order.
+
+        For when the commands were carried out: what a plugin takes its time for holds up no piece.
+        """
+        unseen, self.unseen = self.unseen, []
+        if self.outcome is not None:
+            for piece in unseen:
+                self.wiring.director.response_chunk(self.outcome, piece)
+
     def _on_response_headers(self, event: ResponseHeaders) -> list[Command]:
         headers = event.headers
         self._response_began = True
@@ -335,7 +349,7 @@ class Session:
         if self._usage is not None:
             self._usage.feed(data)
         if self.outcome is not None and self.wiring.processing.response_chunks:
-            self.wiring.director.response_chunk(self.outcome, data)
+            self.unseen.append(data)
         if self.modes.response is BodyMode.FULL_DUPLEX:
             if self._renaming is not None:
                 data = self._renaming.feed(data, end=end)
@@ -364,6 +378,7 @@ class Session:
         if self._ended:
             return cause
         self._ended = True
+        self.observe()
         usage = self._usage.usage if self._usage is not None else None
         self._tell_end(cause, usage)
         if self.outcome is not None and self.wiring.processing.response_end:

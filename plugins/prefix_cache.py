@@ -134,7 +134,6 @@ class ApproxPrefixCacheProducer:
             Refusal: 412, when the client wants an answer only from who holds some of the prompt.
         """
         looked = data.state.read(LOOKED)
-        data.state.delete(LOOKED)  # it holds the prompt, and the response may take long
         target = result.target.identity
         if _if_available(data.get(REQUEST_HEADERS)) and not (looked and looked.matches.get(target)):
             raise Refusal(412, "no decode worker has the requested KV cache")

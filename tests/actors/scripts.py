@@ -146,7 +146,12 @@ class Desk:
 
 
 def say(session: Session, *events: Event) -> list[Command]:
-    return [command for event in events for command in session.handle(event)]
+    """All commands; what is to be observed is observed after each event, as a driver does."""
+    commands: list[Command] = []
+    for event in events:
+        commands += session.handle(event)
+        session.observe()
+    return commands
 
 
 def only(commands: Sequence[Command]) -> Command:

@@ -333,6 +333,18 @@ def test_p12_paths_match_by_whole_segments(desk: Desk, path: str, read: bool) ->
     assert (commands == []) is read
 
 
+ONLY_OPENAI = (
+    "plugins: [{type: queue-scorer}]\nrequestHandler: {parsers: [{pluginRef: openai-parser}]}"
+)
+
+
+def test_p12_a_path_that_no_parser_takes_is_a_400_unless_it_has_no_body() -> None:
+    desk = Desk(wired(ONLY_OPENAI))
+    unknown = {**BASE, ":path": "/v1/models"}
+    assert refusal(desk.talk(opening(unknown))).status == 400
+    assert destination(desk.talk(opening({**unknown, ":method": "GET"}, end=True)))
+
+
 def test_z02_control_headers_of_the_client_are_taken_away(desk: Desk) -> None:
     event = opening(
         BASE, x_gateway_inference_objective="o", X_LLM_D_Inference_Fairness_Id="f", x_other="1"

@@ -13,11 +13,18 @@ from typing import Final
 from attrs import define, evolve, field
 
 from . import micro, rows
+from .company import Amount
 from .figures import document, micro_table, table
 from .measure import Bench, Effort
 from .server import Baseline, Pointsman, Target
 
-QUICK: Final = Effort(repeat=3, share=0.25, idle=4.0, open_streams=300)
+QUICK: Final = Effort(
+    repeat=3,
+    share=0.25,
+    idle=4.0,
+    open_streams=300,
+    company=Amount(repeat=1, picks=300, open_streams=1000, exchanges=500),
+)
 
 DESCRIPTION: Final = """\
 Measure the CPU that one ext_proc exchange costs the daemon, beside a grpc.aio server with Google's
@@ -66,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG + "".join(f"  {name}\n" for name in (*rows.names(), *micro.MODULES)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--quick", action="store_true", help="fewer and shorter runs: about 40 s")
+    made.add_argument("--quick", action="store_true", help="fewer and shorter runs: about a minute")
     made.add_argument(
         "--rows",
         metavar="PATTERN",

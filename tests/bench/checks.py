@@ -41,6 +41,8 @@ def _check_buffered(replies: list[Message], endpoints: Collection[str]) -> None:
         raise WrongReplyError("the headers' reply is not an empty CONTINUE")
     _expect(body, "request_body")
     _check_decision(body, body.request_body.response, endpoints)
+    if body.request_body.response.HasField("body_mutation"):
+        raise WrongReplyError("a body that nobody renamed anything in is changed")
 
 
 def _check_duplex(exchange: Exchange, replies: list[Message], endpoints: Collection[str]) -> None:
@@ -48,23 +50,36 @@ def _check_duplex(exchange: Exchange, replies: list[Message], endpoints: Collect
     _expect(first, "request_headers")
     _check_decision(first, first.request_headers.response, endpoints)
     parts = exchange.steps[0].replies - 1
-    _check_bodies("request_body", rest[:parts], exchange.body)
-    if exchange.response:
+    if exchange.body:
+        _check_bodies("request_body", rest[:parts], exchange.body)
+    if rest[parts:]:
         _expect(rest[parts], "response_headers")
+    if exchange.response:
         _check_bodies("response_body", rest[parts + 1 :], b"".join(exchange.response))
 
 
 def _check_decision(reply: Message, common: Message, endpoints: Collection[str]) -> None:
+    named = destination(common)
+    if not set(named.split(",")) <= set(endpoints):
+        raise WrongReplyError(f"{named!r} is not among the endpoints")
+    if not common.clear_route_cache:
+        raise WrongReplyError("the route cache is not cleared")
+    _check_metadata(reply, named)
+
+
+def destination(common: Message) -> str:
+    """Where a reply sends the request.
+
+    Raises:
+        WrongReplyError: it does not say so once, and over whatever the client said.
+    """
     options = common.header_mutation.set_headers
     named = [option for option in options if option.header.key == DESTINATION]
     if len(named) != 1 or named[0].append_action != OVERWRITE:
         raise WrongReplyError(f"{DESTINATION} is not set once, by an explicit overwrite")
-    destination = named[0].header.raw_value.decode() or named[0].header.value
-    if not set(destination.split(",")) <= set(endpoints):
-        raise WrongReplyError(f"{destination!r} is not among the endpoints")
-    if not common.clear_route_cache:
-        raise WrongReplyError("the route cache is not cleared")
-    _check_metadata(reply, destination)
+    header = named[0].header
+    value: str = header.raw_value.decode() or header.value
+    return value
 
 
 def _check_metadata(reply: Message, destination: str) -> None:

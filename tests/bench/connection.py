@@ -20,6 +20,7 @@ from .wire import Burst
 METHOD: Final = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 STREAM_WINDOW: Final = 65_536  # bytes the server may send ahead on one stream
 CONNECTION_WINDOW: Final = 1 << 20  # and on all streams of a connection
+SENT_AT_ONCE: Final = 1 << 18  # bytes
 PATIENCE: Final = 15.0  # seconds without a byte before a run counts as stalled
 
 # Envoy spells the path out on every stream; the other headers go by their index after the first.
@@ -87,16 +88,23 @@ class Connection:
 
     def flush(self) -> None:
         """Send as much of what is queued as the socket takes now."""
-        if not self._out:
-            return
-        data = b"".join(self._out)
-        try:
-            sent = self.sock.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            raise LoadError(f"{error}, {self._situation}") from error
-        self._out = [data[sent:]] if sent < len(data) else []
+        while self._out:
+            data, pieces = self._first()
+            try:
+                sent = self.sock.send(data)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise LoadError(f"{error}, {self._situation}") from error
+            self._out[:pieces] = [data[sent:]] if sent < len(data) else []
+
+    def _first(self) -> tuple[bytes, int]:
+        """As much of what is queued as a socket takes at once, and of how many pieces it is."""
+        size = pieces = 0
+        while size < SENT_AT_ONCE and pieces < len(self._out):
+            size += len(self._out[pieces])
+            pieces += 1
+        return b"".join(self._out[:pieces]), pieces
 
     def receive(self) -> None:
         """Take what the socket has and act on every complete frame.
@@ -182,14 +190,27 @@ class Connection:
         if not step.replies:
             self._advance(stream)
 
+    def resume(self, stream: Stream, script: Script) -> None:
+        """Go on with *script* on a stream that was held."""
+        stream.script, stream.step = script, -1
+        self._advance(stream)
+
+    def reset(self, stream: Stream) -> None:
+        """End *stream* at once, as Envoy does; what still comes on it is ignored."""
+        code = wire.INTERNAL_ERROR.to_bytes(4, "big")
+        self._out.append(wire.frame(wire.RST_STREAM, code, stream.number))
+        del self.streams[stream.number]
+
+    def half_close(self, stream: Stream) -> None:
+        """Say no more on *stream*."""
+        self._out.append(wire.frame(wire.DATA, b"", stream.number, wire.END_STREAM))
+
     def _finish(self, stream: Stream) -> None:
         ending = stream.script.ending
         if ending is Ending.RESET:
-            code = wire.INTERNAL_ERROR.to_bytes(4, "big")
-            self._out.append(wire.frame(wire.RST_STREAM, code, stream.number))
-            del self.streams[stream.number]
+            self.reset(stream)
         if ending is Ending.HALF_CLOSE:
-            self._out.append(wire.frame(wire.DATA, b"", stream.number, wire.END_STREAM))
+            self.half_close(stream)
         if ending in (Ending.RESET, Ending.HOLD):
             stream.tally.finished()
 
@@ -303,11 +324,22 @@ class Connection:
 
 def connected(port: int) -> Connection:
     """A connection to *port* of this machine that has exchanged settings with its server."""
+    connection = Connection(dial(port))
+    introduce(connection)
+    return connection
+
+
+def dial(port: int) -> socket.socket:
+    """Raises LoadError: nobody listens on *port* of this machine."""
     try:
-        sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     except OSError as error:
         raise LoadError(f"nothing accepts connections on port {port}: {error}") from error
-    connection = Connection(sock)
+
+
+def introduce(connection: Connection) -> None:
+    """Exchange settings with the server; from then on nothing waits."""
+    sock = connection.sock
     connection.greet()
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     started = perf_counter()
@@ -315,7 +347,6 @@ def connected(port: int) -> Connection:
         connection.flush()
         connection.receive()
         if perf_counter() - started > PATIENCE:
-            raise LoadError(f"no SETTINGS from the server on port {port}")
+            raise LoadError(f"no SETTINGS from the server within {PATIENCE:.0f} s")
     connection.flush()
     sock.setblocking(False)
-    return connection

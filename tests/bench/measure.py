@@ -10,13 +10,15 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from statistics import median
 from typing import Final
 
 from attrs import define, field, frozen
 
-from . import load
+from . import company, load
 from .checks import WrongReplyError, check
+from .company import Company
 from .figures import Figure
 from .load import LoadError, Outcome
 from .process import cpu_time, resident
@@ -54,6 +56,7 @@ class Effort:
     streams: int = load.STREAMS
     """In flight at a time."""
     connections: int = 1
+    company: company.Amount = field(factory=company.Amount)
 
 
 @frozen
@@ -85,6 +88,7 @@ class Bench:
             self._try("start", lambda: self._loaded(rows))
         if self._wants(OPEN_STREAM):
             self._try(OPEN_STREAM, self._open_streams)
+        self._in_company()
         if self._wants(IDLE, SCRAPE) and isinstance(self.target, Pointsman):
             self._try(IDLE, self._idle)
         return self.figures
@@ -99,7 +103,7 @@ class Bench:
         if self._wants(figure.name) or figure.error:
             self.figures.append(figure)
 
-    def _try(self, name: str, measure: Callable[[], None]) -> None:
+    def _try(self, name: str, measure: Callable[[], object]) -> None:
         try:
             measure()
         except _FAILURES as error:
@@ -173,6 +177,16 @@ class Bench:
             before = resident(server.pid)
             client.hold(script, count)
             return (resident(server.pid) - before) * KB / count
+
+    def _in_company(self) -> None:
+        measured = Company(self.target, self.effort.company, self.say)
+        for name in filter(self._wants, company.LARGE):
+            self._try(name, partial(self._beside_bodies, measured, name))
+        if self._wants(company.PICKS, company.MEMORY):
+            self._try(company.PICKS, lambda: [*map(self._add, measured.beside_streams())])
+
+    def _beside_bodies(self, measured: Company, name: str) -> None:
+        self._add(measured.beside_bodies(name))
 
     def _idle(self) -> None:
         """A daemon that only watches, over 100 model servers."""

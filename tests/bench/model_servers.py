@@ -1,7 +1,9 @@
 """Model servers as far as a scraper can tell: one process, many addresses, one port.
 
 A scrape costs next to nothing here, so what a bench measures is the scraper. Each address tells
-another load, and another one with every scrape; ``GET /scrapes`` counts the scrapes so far.
+another load, and another one with every scrape; ``GET /scrapes`` counts the scrapes so far, and
+``GET /fault/2/silence`` lets the address with that number misbehave (``GET /fault/2/`` ends it).
+A POST gets a completion.
 
     python -m tests.bench.model_servers 127.0.1 10      serves 127.0.1.1 to 127.0.1.10; prints
                                                         "ready PORT" and serves until a signal;
@@ -10,6 +12,7 @@ another load, and another one with every scrape; ``GET /scrapes`` counts the scr
 
 from __future__ import annotations
 
+import re
 import selectors
 import socket
 import sys
@@ -20,6 +23,8 @@ from attrs import define, field
 from .vllm_metrics import Load, text
 
 LOADS: Final = 16
+FAULTS: Final = ("error", "garbage", "cut", "silence")
+"""What a server can do in place of answering."""
 _ATTEMPTS: Final = 20
 
 
@@ -61,6 +66,8 @@ class ModelServers:
     idle: bool = False
     """Nothing runs, and every scrape says the same."""
     scrapes: int = field(default=0, init=False)
+    faults: dict[int, str] = field(factory=dict[int, str], init=False)
+    """By the number of the address."""
     _answers: list[bytes] = field(init=False)
     _selector: selectors.BaseSelector = field(factory=selectors.DefaultSelector, init=False)
 
@@ -91,23 +98,56 @@ class ModelServers:
         self._selector.register(sock, selectors.EVENT_READ, _Scraper(sock, endpoint))
 
     def _receive(self, scraper: _Scraper) -> None:
+        data: bytes | None
         try:
             data = scraper.sock.recv(65_536)
             scraper.request += data
-            if scraper.request.endswith(b"\r\n\r\n"):
-                scraper.sock.sendall(self._answer(scraper))
+            if _is_whole(scraper.request):
+                data = self._answer(scraper)
+                scraper.sock.sendall(data or b"")
                 scraper.request = b""
         except ConnectionError:
             data = b""
-        if not data:
+        if data == b"":
             self._selector.unregister(scraper.sock)
             scraper.sock.close()
 
-    def _answer(self, scraper: _Scraper) -> bytes:
-        if scraper.request.startswith(b"GET /scrapes "):
+    def _answer(self, scraper: _Scraper) -> bytes | None:
+        """What to send now; nothing, and the connection ends; None, and it stays as it is."""
+        method, path = scraper.request.split(maxsplit=2)[:2]
+        return _COMPLETION if method == b"POST" else self._page(scraper, path.decode())
+
+    def _page(self, scraper: _Scraper, path: str) -> bytes | None:
+        if path == "/scrapes":
             return _response(str(self.scrapes))
+        if path.startswith("/fault/"):
+            number, fault = path.split("/")[2:]
+            self.faults[int(number)] = fault
+            return _response(fault)
         self.scrapes += 1
-        return self._answers[(self.scrapes + scraper.endpoint) % LOADS]
+        match self.faults.get(scraper.endpoint):
+            case "error":
+                return b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n"
+            case "garbage":
+                return _response("vllm:num_requests_waiting{ \x00 nan nan\n" * 50)
+            case "cut":
+                return b""
+            case "silence":
+                return None
+            case _:
+                return self._answers[(self.scrapes + scraper.endpoint) % LOADS]
+
+
+def _is_whole(request: bytes) -> bool:
+    """Whether a request has come to its end."""
+    head, end, body = request.partition(b"\r\n\r\n")
+    if not end:
+        return False
+    length = re.search(rb"\ncontent-length: *(\d+)", head, re.IGNORECASE)
+    if length is not None:
+        return len(body) >= int(length[1])
+    chunked = re.search(rb"\ntransfer-encoding: *chunked", head, re.IGNORECASE)
+    return chunked is None or body.endswith(b"0\r\n\r\n")
 
 
 def _scrape(number: int, idle: bool) -> bytes:
@@ -119,6 +159,12 @@ def _response(body: str) -> bytes:
     kind = "text/plain; version=0.0.4; charset=utf-8"
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
     return (head + body).encode()
+
+
+_COMPLETION: Final = _response(
+    '{"id": "c-1", "object": "chat.completion", "model": "m", "choices": [],'
+    ' "usage": {"prompt_tokens": 11, "completion_tokens": 4, "total_tokens": 15}}'
+)
 
 
 def main(network: str, count: str, state: str = "busy") -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from random import Random
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from attrs import define, field
 
@@ -22,12 +22,19 @@ from pointsman import plugins
 from pointsman.kernel.candidates import Surroundings
 from pointsman.kernel.config import read_config
 from pointsman.kernel.datastore import Datastore
-from pointsman.kernel.director import Outcome
-from pointsman.kernel.model import CacheConfig, EndCause, Headers, Request, RequestEnd
+from pointsman.kernel.keys import Consumes, DataView
+from pointsman.kernel.model import (
+    CacheConfig,
+    EndCause,
+    Headers,
+    Request,
+    RequestEnd,
+    SchedulingResult,
+)
 from pointsman.kernel.registry import Registry
 from pointsman.kernel.topic import Topics
 from pointsman.kernel.wiring import Wiring, wire
-from pointsman.plugins.keys import TokenizedPrompt
+from pointsman.plugins.keys import PREFIX_HIT, TOKENIZED_PROMPT, PrefixHit, TokenizedPrompt
 from pointsman.plugins.prefix_index import BlockHashes, PrefixIndex, root_hash
 
 from .cycle import make_pool, timed
@@ -40,6 +47,7 @@ plugins:
 - type: queue-scorer
 - type: kv-cache-utilization-scorer
 - type: prefix-cache-scorer
+- type: witness
 schedulingProfiles:
 - name: default
   plugins:
@@ -70,6 +78,20 @@ def _decisions() -> Iterator[tuple[str, float]]:
 
 
 @define(eq=False)
+class Witness:
+    """Notes what is known of a prompt: after the decision it is gone."""
+
+    type_name: ClassVar = "witness"
+    consumes: ClassVar = Consumes(TOKENIZED_PROMPT, PREFIX_HIT)
+    tokenized: TokenizedPrompt | None = field(default=None, init=False)
+    hits: Sequence[PrefixHit | None] = field(default=(), init=False)
+
+    def before_request(self, data: DataView, result: SchedulingResult) -> None:
+        hits = data[PREFIX_HIT]
+        self.tokenized, self.hits = data[TOKENIZED_PROMPT], hits
+
+
+@define(eq=False)
 class _Decider:
     """Decides requests whose prompts are made beforehand, so that making them costs nothing."""
 
@@ -79,14 +101,19 @@ class _Decider:
     @classmethod
     def make(cls) -> _Decider:
         registry = Registry()
-        for plugin_class in plugins.BUILT_IN:
+        for plugin_class in (*plugins.BUILT_IN, Witness):
             registry.register(plugin_class)
         around = Surroundings(registry=registry, topics=Topics(), random=Random(1))
         wiring = wire(read_config(CONFIG, "bench"), around)
         cache = {"cache-config": CacheConfig(block_size=16, blocks=27_000)}
         return cls(wiring, make_pool(wiring, ENDPOINTS, cache))
 
-    def decide(self, body: bytes | bytearray) -> Outcome:
+    @property
+    def witness(self) -> Witness:
+        plugin: Witness = self.wiring.installed["witness"].plugin
+        return plugin
+
+    def decide(self, body: bytes | bytearray) -> None:
         request = Request(Headers({}), PATH)
         read = self.wiring.routes.find(PATH).read
         assert read is not None
@@ -95,7 +122,6 @@ class _Decider:
         outcome = self.wiring.director.decide_now(request, parsed, self.store.snapshot)
         self.wiring.director.response_end(outcome, RequestEnd(EndCause.NATURAL))
         request.end()
-        return outcome
 
     def cold(self, length: int) -> Any:
         """Prompts that differ from their beginning."""
@@ -105,17 +131,17 @@ class _Decider:
     def warm(self, length: int) -> Any:
         """Prompts whose last tenth is new; half of the endpoints know the rest."""
         bodies = _Bodies(length, fresh_from=length * 9 // 10)
-        outcome = self.decide(bodies.another())
+        self.decide(bodies.another())
         index = self.wiring.installed["approx-prefix-cache-producer"].plugin.index
-        known = _known(outcome, length * 9 // 10)
+        known = _known(self.witness.tokenized, length * 9 // 10)
         for endpoint in self.store.members.value[: ENDPOINTS // 2]:
             index.record(endpoint.identity, known)
         return lambda: self.decide(bodies.another())
 
 
-def _known(outcome: Outcome, length: int) -> BlockHashes:
-    """The blocks of the first *length* bytes of the prompt that the outcome is of."""
-    tokenized = next(each for each in outcome.frame.values if isinstance(each, TokenizedPrompt))
+def _known(tokenized: TokenizedPrompt | None, length: int) -> BlockHashes:
+    """The blocks of the first *length* bytes of a prompt."""
+    assert tokenized is not None
     data = tokenized.prompts[0].data[:length]
     return BlockHashes(data, BLOCK_BYTES, root_hash(MODEL, tokenized.salt))
 

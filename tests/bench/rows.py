@@ -7,6 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
+from . import company
 from .figures import Budget, Figure
 from .scenarios import KB, Exchange, buffered, chat, chat_body, duplex, sse
 
@@ -58,7 +59,8 @@ def exchanges() -> tuple[Row, ...]:
 
 def names() -> tuple[str, ...]:
     """Every row's name, in the table's order."""
-    return (REST, *(row.name for row in exchanges()), CHUNK, LOADED, OPEN_STREAM, IDLE, SCRAPE)
+    played = (row.name for row in exchanges())
+    return (REST, *played, CHUNK, LOADED, OPEN_STREAM, *company.NAMES, IDLE, SCRAPE)
 
 
 def response_chunk(figures: Sequence[Figure]) -> Figure | None:

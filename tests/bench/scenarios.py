@@ -7,10 +7,10 @@ response likewise. Lean buffered: headers, an answer, the body in one message, a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from .messages import protos
 from .wire import Step
@@ -25,8 +25,10 @@ _WORDS: Final = (
     "compare the two offers and say which of them a small workshop with nine people should take "
     "and why then list what is still unknown about either of them in order of its cost "
 )
-_DUPLEX: Final = {"request_body_mode": 4, "response_body_mode": 4}
-_BUFFERED: Final = {"request_body_mode": 2}
+DUPLEX: Final = {"request_body_mode": 4, "response_body_mode": 4}
+LEAN_DUPLEX: Final = {"request_body_mode": 4}
+BUFFERED: Final = {"request_body_mode": 2}
+HEADERS_ONLY: Final[Mapping[str, int]] = {}
 _USAGE: Final = {"usage": {"prompt_tokens": 11, "completion_tokens": 4, "total_tokens": 15}}
 
 
@@ -79,7 +81,7 @@ def duplex(name: str, body: bytes, answer: Sequence[bytes] = (), kind: str = JSO
     """Full duplex both ways; *answer* is the response's body, each part sent once the one before
     is answered. Without an answer the stream ends after the request phase."""
     parts = [body[at : at + PART] for at in range(0, len(body), PART)]
-    sent = (_request_headers(body, buffered=False), *_bodies("request_body", parts))
+    sent = (request_headers(body, DUPLEX), *bodies("request_body", parts))
     request = Step(sent, replies=1 + -(-len(body) // CHUNK))
     steps = (request, *_response(answer, kind)) if answer else (request,)
     return Exchange(name, body, buffered=False, response=tuple(answer), steps=steps)
@@ -87,12 +89,27 @@ def duplex(name: str, body: bytes, answer: Sequence[bytes] = (), kind: str = JSO
 
 def buffered(name: str, body: bytes) -> Exchange:
     """Lean buffered: the headers are answered first, the decision goes with the body's reply."""
-    whole = _message(request_body={"body": body, "end_of_stream": True})
+    whole = message(request_body={"body": body, "end_of_stream": True})
     steps = (
-        Step((_request_headers(body, buffered=True),), replies=1),
+        Step((request_headers(body, BUFFERED),), replies=1),
         Step((whole,), replies=1),
     )
     return Exchange(name, body, buffered=True, response=(), steps=steps)
+
+
+def lean_duplex(name: str, body: bytes) -> Exchange:
+    """The request as in full duplex, and then no more than the response's headers."""
+    exchange = duplex(name, body)
+    sent = request_headers(body, LEAN_DUPLEX), *exchange.steps[0].messages[1:]
+    request = Step(sent, exchange.steps[0].replies)
+    response = Step((response_headers((), EVENTS),), replies=1)
+    return evolve(exchange, steps=(request, response))
+
+
+def headers_only(name: str, path: str = "/v1/models", *, end: bool = True) -> Exchange:
+    """A request without a body, or (not *end*) with one that stays with the proxy."""
+    sent = request_headers(b"", DUPLEX if end else HEADERS_ONLY, path=path, end=end)
+    return Exchange(name, b"", buffered=False, response=(), steps=(Step((sent,), replies=1),))
 
 
 def chat(size: int, name: str) -> Exchange:
@@ -108,16 +125,23 @@ def sse(chunks: int, name: str) -> Exchange:
 
 def _response(answer: Sequence[bytes], kind: str) -> Iterable[Step]:
     """Headers with the first part, then one part a step, the end with the last one."""
-    first, *parts, end = _bodies("response_body", answer)
-    steps = [[_response_headers(answer, kind), first], *([part] for part in parts)]
+    first, *parts, end = bodies("response_body", answer)
+    steps = [[response_headers(answer, kind), first], *([part] for part in parts)]
     steps[-1].append(end)
     return (Step(tuple(messages), replies=len(messages)) for messages in steps)
 
 
-def _request_headers(body: bytes, *, buffered: bool) -> bytes:
+def request_headers(
+    body: bytes,
+    modes: Mapping[str, int],
+    *,
+    path: str = "/v1/chat/completions",
+    end: bool = False,
+) -> bytes:
+    """The first message; with *end* it is the only one of the request."""
     headers = {
         ":authority": "127.0.0.1:10000",
-        ":path": "/v1/chat/completions",
+        ":path": path,
         ":method": "POST",
         ":scheme": "http",
         "user-agent": "bench/1.0",
@@ -129,17 +153,17 @@ def _request_headers(body: bytes, *, buffered: bool) -> bytes:
         "x-forwarded-proto": "http",
         "x-request-id": "0f9dd3a2-6a3c-4c59-8b8e-4d1f5e6c7a90",
     }
-    config = _BUFFERED if buffered else _DUPLEX
-    return _message(request_headers=_headers(headers), protocol_config=config)
+    shown = _headers(headers) | ({"end_of_stream": True} if end else {})
+    return message(request_headers=shown, protocol_config=modes)
 
 
-def _response_headers(answer: Sequence[bytes], kind: str) -> bytes:
+def response_headers(answer: Sequence[bytes], kind: str) -> bytes:
     headers = {":status": "200", "content-type": kind}
     if kind == JSON:
         headers["content-length"] = str(sum(map(len, answer)))
     else:
         headers["transfer-encoding"] = "chunked"
-    return _message(response_headers=_headers(headers))
+    return message(response_headers=_headers(headers))
 
 
 def _headers(values: dict[str, str]) -> dict[str, object]:
@@ -147,12 +171,12 @@ def _headers(values: dict[str, str]) -> dict[str, object]:
     return {"headers": {"headers": pairs}}
 
 
-def _bodies(field: str, parts: Iterable[bytes]) -> Iterable[bytes]:
-    yield from (_message(**{field: {"body": part}}) for part in parts)
-    yield _message(**{field: {"end_of_stream": True}})
+def bodies(field: str, parts: Iterable[bytes]) -> Iterable[bytes]:
+    yield from (message(**{field: {"body": part}}) for part in parts)
+    yield message(**{field: {"end_of_stream": True}})
 
 
-def _message(**fields: object) -> bytes:
+def message(**fields: object) -> bytes:
     # The metadata context is in every message of Envoy's, empty or not.
     request: bytes = protos().ProcessingRequest(metadata_context={}, **fields).SerializeToString()
     return request

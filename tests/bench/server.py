@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,7 +51,11 @@ class Models:
 
     def scrapes(self) -> int:
         """How many scrapes all of them have answered so far."""
-        return int(_get(self.hosts[0], self.port, "/scrapes"))
+        return int(get(self.hosts[0], self.port, "/scrapes"))
+
+    def misbehave(self, number: int, fault: str) -> None:
+        """Let the server of that number do *fault* to whoever scrapes it; empty: nothing."""
+        get(self.hosts[0], self.port, f"/fault/{number}/{fault}")
 
 
 @frozen
@@ -60,26 +64,51 @@ class Pointsman:
 
     arguments: str = ""
     """Further arguments of ``serve``, as in a shell."""
+    profile: Sequence[str] = PROFILE
+    """The plugins of its one profile."""
     name: str = field(default="pointsman", init=False)
 
     @contextmanager
     def start(self, models: Models) -> Generator[Server]:
         """The daemon with *models* as its endpoints file, once it says that it is ready."""
-        grpc, health, metrics = _free_ports(3)
         with TemporaryDirectory() as made:
             folder = Path(made)
-            flags = [
-                *("--grpc-port", str(grpc)),
-                *("--grpc-health-port", str(health)),
-                *("--metrics-port", str(metrics)),
-                "--secure-serving=false",
-                *("--config-file", str(_write_config(folder, models))),
-                *shlex.split(self.arguments),
-            ]
-            command = [sys.executable, "-m", "pointsman", "serve", *flags]
-            with _process(command, folder, cwd=folder, piped=False) as process:
-                _wait_ready(process, folder, lambda: _serves(grpc, metrics))
-                yield Server(self.name, process.pid, grpc)
+            config = _write_config(folder, models, self.profile)
+            with daemon(folder, config, shlex.split(self.arguments)) as started:
+                yield Server(self.name, started.process.pid, started.grpc)
+
+
+@frozen
+class Daemon:
+    """A daemon that runs, with all that can be asked of it."""
+
+    process: subprocess.Popen[str]
+    grpc: int
+    metrics: int
+    said: Path
+    """Where its log goes."""
+
+    def page(self, path: str) -> str:
+        """What it answers on its port for operators. Raises HTTPException or OSError."""
+        return get("127.0.0.1", self.metrics, path, timeout=10.0)
+
+
+@contextmanager
+def daemon(folder: Path, config: Path, arguments: Sequence[str]) -> Generator[Daemon]:
+    """A daemon of this checkout, from when it says that it is ready to the end of the block."""
+    grpc, health, metrics = _free_ports(3)
+    flags = [
+        *("--grpc-port", str(grpc)),
+        *("--grpc-health-port", str(health)),
+        *("--metrics-port", str(metrics)),
+        "--secure-serving=false",
+        *("--config-file", str(config)),
+        *arguments,
+    ]
+    command = [sys.executable, "-m", "pointsman", "serve", *flags]
+    with _process(command, folder, cwd=folder, piped=False) as process:
+        _wait_ready(process, folder, lambda: _serves(grpc, metrics))
+        yield Daemon(process, grpc, metrics, folder / "said")
 
 
 @frozen
@@ -105,27 +134,39 @@ def model_servers(network: str, count: int, *, idle: bool = False) -> Generator[
         yield Models(addresses(network, count), port)
 
 
-def _write_config(folder: Path, models: Models) -> Path:
+def endpoints_file(models: Models, numbers: Iterable[int]) -> str:
+    """The text of an endpoints file that lists those of *models*."""
     # JSON is YAML too.
-    endpoints = folder / "endpoints.yaml"
     listed = [
-        {"name": f"model-{number}", "address": host, "port": str(models.port)}
-        for number, host in enumerate(models.hosts)
+        {"name": f"model-{number}", "address": models.hosts[number], "port": str(models.port)}
+        for number in numbers
     ]
-    endpoints.write_text(json.dumps({"endpoints": listed}))
+    return json.dumps({"endpoints": listed})
+
+
+def _write_config(folder: Path, models: Models, profile: Sequence[str]) -> Path:
+    endpoints = folder / "endpoints.yaml"
+    endpoints.write_text(endpoints_file(models, range(len(models.hosts))))
     discovery = {"type": "file-discovery", "parameters": {"path": str(endpoints)}}
     config = {
         "apiVersion": "llm-d.ai/v1alpha1",
         "kind": "EndpointPickerConfig",
-        "plugins": [*({"type": name} for name in PROFILE), discovery],
+        "plugins": [*({"type": name} for name in profile), discovery],
         "schedulingProfiles": [
-            {"name": "default", "plugins": [{"pluginRef": name} for name in PROFILE]}
+            {"name": "default", "plugins": [{"pluginRef": name} for name in profile]}
         ],
         "dataLayer": {"discovery": {"pluginRef": "file-discovery"}},
     }
     path = folder / "config.yaml"
     path.write_text(json.dumps(config))
     return path
+
+
+@contextmanager
+def background(module: str, *arguments: str) -> Generator[None]:
+    """A module of this checkout that is at work when the block begins, and ends with it."""
+    with _python(module, *arguments):
+        yield
 
 
 @contextmanager
@@ -189,16 +230,16 @@ def _failed(name: str, process: subprocess.Popen[str], folder: Path) -> ServerEr
 
 def _serves(grpc: int, metrics: int) -> bool:
     try:
-        _get("127.0.0.1", metrics, "/readyz")
+        get("127.0.0.1", metrics, "/readyz")
         socket.create_connection(("127.0.0.1", grpc), timeout=1.0).close()
     except (OSError, http.client.HTTPException):
         return False
     return True
 
 
-def _get(host: str, port: int, path: str) -> str:
+def get(host: str, port: int, path: str, *, timeout: float = 1.0) -> str:
     """The body of a 200; anything else raises HTTPException or OSError."""
-    connection = http.client.HTTPConnection(host, port, timeout=1.0)
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         connection.request("GET", path)
         response = connection.getresponse()

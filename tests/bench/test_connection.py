@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Generator
 
@@ -269,3 +270,28 @@ def test_half_of_a_stream_s_window_is_given_back_at_once(peer: Peer) -> None:
     part = wire.frame(wire.DATA, framed([bytes(50_000)])[:16_384], 1)
     peer.send(part)
     assert peer.received() == [(wire.WINDOW_UPDATE, 0, 1, (32_768).to_bytes(4, "big"))]
+
+
+def test_a_held_stream_can_go_on_with_another_script(peer: Peer) -> None:
+    peer.open(ONE.ending_by(Ending.HOLD))
+    peer.send(data(1, b"reply"))
+    peer.received()
+    peer.connection.resume(peer.connection.streams[1], TWO)
+    assert peer.received() == [(wire.DATA, 0, 1, framed([b"a"]))]
+    peer.send(data(1, b"reply"))
+    assert peer.received() == [(wire.DATA, 0, 1, framed([b"b"]))]
+
+
+def test_what_a_socket_does_not_take_at_once_is_sent_later_and_in_order(peer: Peer) -> None:
+    peer.send(settings({wire.SETTINGS_INITIAL_WINDOW_SIZE: 1 << 23}), wire.window_update(1 << 23))
+    body = b"".join(number.to_bytes(4, "big") for number in range(1 << 20))
+    peer.open(script((Step((body,), replies=1),)))
+    peer.connection.flush()
+    assert peer.connection.unsent
+    sent = b""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sent += peer.sock.recv(1 << 20)
+            peer.connection.flush()
+    payloads = [payload for kind, *_, payload in frames(sent) if kind == wire.DATA]
+    assert b"".join(payloads) == framed([body])

@@ -7,7 +7,8 @@ from contextlib import closing
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families
 
-from .server import Models, model_servers
+from .model_servers import FAULTS
+from .server import Models, get, model_servers
 from .vllm_metrics import Load, text
 
 
@@ -43,3 +44,23 @@ def test_the_metrics_tell_the_load() -> None:
     assert samples["vllm:num_requests_waiting"] == 8.0
     assert samples["vllm:num_requests_running"] == 16.0
     assert samples["vllm:kv_cache_usage_perc"] == 0.25
+
+
+def test_a_completion_is_answered_once_its_body_is_whole(models: Models) -> None:
+    host = models.hosts[0]
+    with closing(http.client.HTTPConnection(host, models.port, timeout=5.0)) as connection:
+        connection.request("POST", "/v1/chat/completions", body=b"x" * 200_000)
+        assert b"total_tokens" in connection.getresponse().read()
+        connection.request("POST", "/v1/chat/completions", body=iter([b"{", b"}"]))
+        assert b"total_tokens" in connection.getresponse().read()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_server_misbehaves_until_it_is_told_not_to(models: Models, fault: str) -> None:
+    host = models.hosts[1]
+    models.misbehave(1, fault)
+    with pytest.raises((OSError, http.client.HTTPException, AssertionError)):
+        assert "vllm:num_requests_running{" in get(host, models.port, "/metrics", timeout=0.2)
+    assert "vllm:num_requests_running{" in get(models.hosts[2], models.port, "/metrics")
+    models.misbehave(1, "")
+    assert "vllm:num_requests_running{" in get(host, models.port, "/metrics")

@@ -70,8 +70,18 @@ def burst(step: Step) -> Burst:
     return Burst(payloads, _pieces(payloads), sum(map(len, payloads)), step.replies)
 
 
+def raw_burst(data: bytes) -> Burst:
+    """Bytes that need not be whole messages, as one DATA frame; no reply is awaited."""
+    return Burst((data,), _pieces((data,)), len(data), replies=0)
+
+
+def prefixed(message: bytes) -> bytes:
+    """A message as gRPC sends it."""
+    return _PREFIX.pack(len(message)) + message
+
+
 def _parts(message: bytes) -> Iterable[bytes]:
-    framed = _PREFIX.pack(len(message)) + message
+    framed = prefixed(message)
     return (framed[at : at + FRAME_LIMIT] for at in range(0, len(framed), FRAME_LIMIT))
 
 

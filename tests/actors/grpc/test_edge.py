@@ -209,6 +209,35 @@ async def test_what_the_windows_do_not_take_waits(pair: Pair) -> None:
 
 
 @on_asyncio
+async def test_lanes_that_wait_for_nothing_are_left_alone(pair: Pair) -> None:
+    """However many are open: a proxy keeps one connection for thousands."""
+    idle, busy = pair.call(1), pair.call(3)
+    busy.send([b"x" * 200_000])
+    assert list(pair.edge._blocked) == [busy]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(busy.drained)
+        while busy.congested:
+            await pair.heard()
+            pair.send()
+    assert idle not in pair.edge._blocked
+    pair.edge.pause_writing()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(busy.drained)
+        await anyio.lowlevel.checkpoint()
+        assert list(pair.edge._blocked) == [busy]
+        pair.edge.resume_writing()
+
+
+@on_asyncio
+async def test_a_lane_that_leaves_waits_for_nothing_any_more(pair: Pair) -> None:
+    lane = pair.call()
+    lane.send([b"x" * 200_000])
+    pair.peer.reset_stream(1)
+    pair.send()
+    assert not pair.edge._blocked
+
+
+@on_asyncio
 async def test_a_change_of_the_initial_window_counts_for_open_lanes(pair: Pair) -> None:
     pair.peer.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 10})
     lane = pair.call()

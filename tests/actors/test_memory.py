@@ -1,0 +1,51 @@
+"""Memory that is free goes back to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from pointsman.actors import memory
+
+PEAK = """
+import sys
+from pointsman.actors.memory import return_large_buffers
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+if len(sys.argv) > 1:
+    assert return_large_buffers()
+once = bytes(8 << 20)  # from here on glibc would keep buffers of this size
+del once
+before = resident()
+held, kept = [], []
+for _ in range(64):
+    held.append(bytearray(b"x" * (1 << 20)))
+    kept.append(bytearray(b"x" * 100_000))  # holds the memory around it where it is
+del held
+print(resident() - before)
+"""
+
+
+def left(*arguments: str) -> int:
+    """Bytes that stay resident after 64 buffers of 1 MiB have come and gone."""
+    command = [sys.executable, "-c", PEAK, *arguments]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_buffers_of_large_bodies_leave_nothing_behind() -> None:
+    if not memory.return_large_buffers():
+        pytest.skip("the C library is not glibc")
+    assert left("set") < 24 << 20 < 48 << 20 < left()
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str | None) -> Any:
+        return object()
+
+    monkeypatch.setattr(ctypes, "CDLL", nothing)
+    assert not memory.return_large_buffers()

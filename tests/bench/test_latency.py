@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Generator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from pointsman.actors.sim.envoy_bootstrap import EnvoySettings, HostPort, bootstrap
+
+from .http_load import http_client, post
+from .latency import EXT_PROC, Arm, table, without_ext_proc
+from .server import model_servers
+from .stream import LoadError
+
+HERE = HostPort("127.0.0.1", 1)
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Generator[int]:
+    """The port of a model server on 127.0.0.1."""
+    with model_servers("127.0.0", 1) as models:
+        yield models.port
+
+
+def filters(config: Any) -> list[str]:
+    (listener,) = config["static_resources"]["listeners"]
+    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    return [each["name"] for each in manager["http_filters"]]
+
+
+def test_the_yardstick_differs_by_the_filter_that_asks_the_picker() -> None:
+    config: Any = bootstrap(EnvoySettings(listen=HERE, admin=HERE, picker=HERE, fallback=(HERE,)))
+    plain = without_ext_proc(config)
+    assert EXT_PROC in filters(config)
+    assert [name for name in filters(config) if name != EXT_PROC] == filters(plain)
+    assert plain["static_resources"]["clusters"] == config["static_resources"]["clusters"]
+
+
+def test_what_is_added_is_the_median_difference_of_the_rounds() -> None:
+    plain = Arm("plain", 0, [[1.0] * 100, [2.0] * 100, [10.0] * 100])
+    lean = Arm("lean", 0, [[2.0] * 100, [6.0] * 100, [11.0] * 100])
+    *_, row = table([plain, lean]).splitlines()
+    assert row.split() == ["lean", "6.00", "6.00", "1.00", "1.00", "3.00"]
+
+
+def test_more_than_the_budget_is_marked() -> None:
+    plain, slow = Arm("plain", 0, [[1.0]]), Arm("slow", 0, [[4.1]])
+    assert table([plain, slow]).endswith("OVER")
+
+
+def test_requests_are_played_at_their_rate(upstream: int) -> None:
+    with http_client(upstream) as client:
+        latencies = client.play(post("/v1/chat/completions", b"{}" * 1000), 30, rate=3000.0)
+    assert len(latencies) == 30
+    assert min(latencies) > 0
+
+
+def test_an_answer_that_is_no_200_ends_the_run() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                sock.recv(65_536)
+                sock.sendall(b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n")
+
+        thread = Thread(target=refuse)
+        thread.start()
+        with (
+            http_client(listener.getsockname()[1]) as client,
+            pytest.raises(LoadError, match="503"),
+        ):
+            client.play(post("/", b"{}"), 1, rate=1.0)
+        thread.join()
+
+
+def test_a_chunked_answer_is_read_to_its_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                sock.recv(65_536)
+                sock.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n")
+                sock.sendall(b"0\r\n\r\n")
+
+        thread = Thread(target=answer)
+        thread.start()
+        with http_client(listener.getsockname()[1]) as client:
+            assert len(client.play(post("/", b"{}"), 1, rate=1.0)) == 1
+        thread.join()
