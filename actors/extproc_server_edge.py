@@ -55,16 +55,21 @@ _Decoded = tuple[int, object, bool, "list[tuple[bytes, bytes]]"]
 
 
 class TrackedProtocol(H2Protocol):
-    """grpclib's connection, whose server knows when it is gone."""
+    """grpclib's connection, whose server knows from when to when it is there.
+
+    That begins after the handshake: who leaves before it was never there.
+    """
 
     def __init__(
         self,
         handler: AbstractHandler,
         config: Configuration,
         h2_config: H2Configuration,
+        made: Callable[[TrackedProtocol], None],
         lost: Callable[[TrackedProtocol], None],
     ) -> None:
         super().__init__(handler, config, h2_config)
+        self._made = made
         self._lost = lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,6 +78,7 @@ class TrackedProtocol(H2Protocol):
             {SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS}
         )
         self.connection.flush()
+        self._made(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
@@ -102,13 +108,14 @@ class EdgeProtocol(TrackedProtocol):
         handler: AbstractHandler,
         config: Configuration,
         h2_config: H2Configuration,
+        made: Callable[[TrackedProtocol], None],
         lost: Callable[[TrackedProtocol], None],
         *,
         path: str,
         open_lane: Callable[[Lane], None],
         message_limit: int,
     ) -> None:
-        super().__init__(handler, config, h2_config, lost)
+        super().__init__(handler, config, h2_config, made, lost)
         self.lanes: dict[int, Lane] = {}
         self.paused = False
         self.message_limit = message_limit

@@ -108,6 +108,7 @@ class TreeServer(Server):
         self._open_lane = open_lane
         self._connections: set[TrackedProtocol] = set()
         self._alone = anyio.Event()
+        self._ending = False
 
     async def serve(
         self,
@@ -129,11 +130,21 @@ class TreeServer(Server):
                 await self._hang_up()
 
     async def _hang_up(self) -> None:
+        self._ending = True
         for connection in tuple(self._connections):
             connection.hang_up()
+        await self.until_alone()
+
+    async def until_alone(self) -> None:
+        """Wait until no peer is connected."""
         while self._connections:
             self._alone = anyio.Event()
             await self._alone.wait()
+
+    def _made(self, connection: TrackedProtocol) -> None:
+        self._connections.add(connection)
+        if self._ending:  # it was accepted before, and its handshake took until now
+            connection.hang_up()
 
     def _lost(self, connection: TrackedProtocol) -> None:
         self._connections.discard(connection)
@@ -141,18 +152,14 @@ class TreeServer(Server):
 
     def _protocol_factory(self) -> H2Protocol:
         handler = TreeHandler(self._tasks, self._mapping, self)
-        connection = self._protocol(handler)
-        self._connections.add(connection)
-        return connection
-
-    def _protocol(self, handler: TreeHandler) -> TrackedProtocol:
         config, h2_config = self._config, self._h2_config
         if self._open_lane is None:
-            return TrackedProtocol(handler, config, h2_config, self._lost)
+            return TrackedProtocol(handler, config, h2_config, self._made, self._lost)
         return EdgeProtocol(
             handler,
             config,
             h2_config,
+            self._made,
             self._lost,
             path=self._lanes_for,
             open_lane=self._open_lane,

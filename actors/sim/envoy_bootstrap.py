@@ -73,6 +73,8 @@ class EnvoySettings:
     """Bytes of one body that Envoy holds; above it answers 413."""
     subset_hint: tuple[HostPort, ...] | None = None
     """Endpoints that every request is restricted to, as a gateway in front would."""
+    response_headers: Mapping[str, str] = {}
+    """What clients are told besides, with Envoy's own commands in the values, to look inside it."""
     concurrency: int = 1
     """Worker threads."""
 
@@ -124,12 +126,18 @@ def _virtual_host(settings: EnvoySettings) -> JsonObject:
     route: JsonObject = {"cluster": "model-servers", "timeout": "0s"}
     if settings.fallback:
         route = {**route, "retry_policy": _retry_policy()}
-    return {
+    host: JsonObject = {
         "name": "all",
         "domains": ["*"],
         "include_attempt_count_in_response": True,
         "routes": [{"match": {"prefix": "/"}, "route": route}],
     }
+    told = settings.response_headers
+    return {**host, "response_headers_to_add": _headers(told)} if told else host
+
+
+def _headers(values: Mapping[str, str]) -> Sequence[JsonObject]:
+    return [{"header": {"key": name, "value": value}} for name, value in values.items()]
 
 
 def _retry_policy() -> JsonObject:

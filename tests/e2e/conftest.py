@@ -38,3 +38,11 @@ def where(
     request: pytest.FixtureRequest, servers: tuple[ModelServer, ...], tmp_path: Path
 ) -> Layout:
     return layout(PICKERS[str(request.config.getoption("--picker"))], servers, tmp_path)
+
+
+@pytest.fixture
+def pointsman(where: Layout) -> Layout:
+    """For what only our own daemon promises."""
+    if not where.program.scrapes:
+        pytest.skip("another picker is tried")
+    return where

@@ -106,12 +106,17 @@ class Layout:
             *self.flags,
         )
 
+    @property
+    def endpoints(self) -> Path:
+        """The file that the picker reads its endpoints from."""
+        return self.folder / "endpoints.yaml"
+
     def write_files(self, pool: Sequence[ModelServer]) -> None:
         """Write the picker's configuration and its endpoints; JSON is YAML too."""
-        endpoints = self.folder / "endpoints.yaml"
-        endpoints.write_text(json.dumps({"endpoints": [endpoint(server) for server in pool]}))
+        told = {"endpoints": [endpoint(server) for server in pool]}
+        self.endpoints.write_text(json.dumps(told))
         config = self.folder / "config.yaml"
-        config.write_text(json.dumps(self.config or picker_config(endpoints)))
+        config.write_text(json.dumps(self.config or picker_config(self.endpoints)))
 
     async def is_ready(self) -> bool:
         return await answers(f"http://{self.metrics}/readyz")()
@@ -140,13 +145,27 @@ def endpoint(server: ModelServer) -> Json:
     }
 
 
-def picker_config(endpoints: Path) -> Json:
+def picker_config(endpoints: Path) -> JsonObject:
+    return scored_by({"queue-scorer": 2, "kv-cache-utilization-scorer": 2}, endpoints)
+
+
+def scored_by(weights: Mapping[str, float], endpoints: Path) -> JsonObject:
+    """A configuration that reads the endpoints from a file, with these scorers."""
     discovery: Json = {
         "name": "file",
         "type": "file-discovery",
         "parameters": {"path": str(endpoints), "watchFile": True},
     }
-    return {**BY_LOAD, "plugins": [*SCORERS, discovery], "dataLayer": FROM_FILE}
+    profile: Json = {
+        "name": "default",
+        "plugins": [{"pluginRef": name, "weight": weight} for name, weight in weights.items()],
+    }
+    return {
+        **BY_LOAD,
+        "plugins": [*({"type": name} for name in weights), discovery],
+        "dataLayer": FROM_FILE,
+        "schedulingProfiles": [profile],
+    }
 
 
 @define(eq=False)

@@ -6,8 +6,8 @@ They show a picker the metrics of vLLM and never change them, so the best one is
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import anyio
 import h11
@@ -18,11 +18,15 @@ from pointsman.actors.sim.envoy_bootstrap import HostPort
 
 MODEL = "tiny"
 JSON = "application/json"
-EVENTS = tuple(
-    f"data: {json.dumps({'choices': [{'delta': {'content': f'tökén {n} '}}]})}\n\n".encode()
-    for n in range(64)
-)
-DONE = b"data: [DONE]\n\n"
+USAGE = {"prompt_tokens": 7, "completion_tokens": 64, "total_tokens": 71}
+
+
+def _event(**fields: object) -> bytes:
+    return f"data: {json.dumps({'model': MODEL, **fields})}\n\n".encode()
+
+
+EVENTS = tuple(_event(choices=[{"delta": {"content": f"tökén {n} "}}]) for n in range(64))
+DONE = b"".join((_event(choices=[], usage=USAGE), b"data: [DONE]\n\n"))
 STREAM = b"".join((*EVENTS, DONE))
 
 
@@ -93,12 +97,12 @@ class ModelServer:
                 await connection.reply_in_chunks("text/event-stream", self._events(), self.name)
             else:
                 choice = {"index": 0, "message": chat["messages"][-1]}
-                reply = json.dumps({"model": MODEL, "choices": [choice]})
+                reply = json.dumps({"model": MODEL, "choices": [choice], "usage": USAGE})
                 await connection.reply(200, JSON, reply.encode(), pod=self.name)
         finally:
             self.running -= 1
 
-    async def _events(self) -> AsyncIterator[bytes]:
+    async def _events(self) -> AsyncGenerator[bytes]:
         yield EVENTS[0]
         await self._free.wait()
         for event in EVENTS[1:]:
@@ -143,12 +147,12 @@ class _Connection:
         await self._send(response, h11.Data(data=body), h11.EndOfMessage())
 
     async def reply_in_chunks(
-        self, content_type: str, chunks: AsyncIterator[bytes], pod: str
+        self, content_type: str, chunks: AsyncGenerator[bytes], pod: str
     ) -> None:
         """Send each chunk on its own, noticing at once when the client leaves."""
         headers = [("content-type", content_type), ("x-inference-pod", pod)]
         await self._send(h11.Response(status_code=200, headers=headers))
-        async with _ends_with_client(self.stream):
+        async with _ends_with_client(self.stream), aclosing(chunks):
             async for chunk in chunks:
                 await self._send(h11.Data(data=chunk))
         await self._send(h11.EndOfMessage())

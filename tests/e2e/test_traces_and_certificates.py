@@ -18,14 +18,6 @@ from .modes import in_each_mode
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-@pytest.fixture
-def pointsman(where: Layout) -> Layout:
-    """These are promises of our own daemon."""
-    if not where.program.scrapes:
-        pytest.skip("another picker is tried")
-    return where
-
-
 @in_each_mode
 async def test_p_20_the_model_server_goes_on_with_the_picker_s_span(
     pointsman: Layout, mode: Mode, monkeypatch: pytest.MonkeyPatch

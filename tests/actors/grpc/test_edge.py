@@ -96,6 +96,7 @@ class Pair:
     wire: Wire = field(factory=Wire)
     grpclib: Grpclib = field(factory=Grpclib)
     lanes: list[Lane] = field(factory=list[Lane])
+    made: list[object] = field(factory=list[object])
     lost: list[object] = field(factory=list[object])
     peer: H2Connection = field(init=False)
     edge: EdgeProtocol = field(init=False)
@@ -106,6 +107,7 @@ class Pair:
             self.grpclib,
             Configuration().__for_server__(),
             H2Configuration(client_side=False, header_encoding="ascii"),
+            self.made.append,
             self.lost.append,
             path=PROCESS,
             open_lane=self.lanes.append,

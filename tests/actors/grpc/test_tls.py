@@ -6,14 +6,17 @@ import socket
 import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests.actors.handshakes import AUTHORITY, Mounted, client, issue, serial, shown_serial
 from tests.actors.scripts import Desk
 from tests.actors.scripts import body as completion
 
+from pointsman.actors.extproc_server_host import TreeServer
 from pointsman.actors.tls import Certificates
 
 from .hosting import Conversation, body, grpc, hosted, opening, response_body, response_headers
@@ -77,3 +80,43 @@ def test_a_client_that_refuses_the_certificate_disturbs_nobody(tmp_path: Path) -
                 strict.wrap_socket(plain, server_hostname="localhost")
         talk.say(response_headers(), response_body(b"", end=True))
         assert len(talk.rest()) == 2
+
+
+def test_a_client_that_has_not_finished_its_handshake_does_not_stop_the_server_from_ending(
+    tmp_path: Path,
+) -> None:
+    """And when it does finish, there is nobody any more."""
+    mounted = Mounted(tmp_path / "secret")
+    mounted.swap(issue())
+    certificates = Certificates.load(mounted.folder)
+    with (
+        hosted(Desk(), tls=certificates.context) as host,
+        socket.create_connection(("127.0.0.1", host.port), timeout=10) as silent,
+    ):
+        assert shown_at(host.port)  # who came before is accepted, too
+        server = host.server._server
+        assert server is not None
+        host.portal.call(partial(host.server.drain, most=10, quiet=0))
+        host.portal.call(server._hang_up)
+        with client("h2").wrap_socket(silent) as late:
+            while late.recv(1024):
+                pass  # the settings that the server begins with
+
+
+def test_a_peer_without_a_handshake_leaves_nothing_behind(tmp_path: Path) -> None:
+    """As do the probes that only look whether the port is open."""
+    mounted = Mounted(tmp_path / "secret")
+    mounted.swap(issue())
+    certificates = Certificates.load(mounted.folder)
+    with hosted(Desk(), tls=certificates.context) as host:
+        for _ in range(3):
+            socket.create_connection(("127.0.0.1", host.port), timeout=10).close()
+        assert shown_at(host.port)
+        server = host.server._server
+        assert server is not None
+        host.portal.call(_soon_alone, server)
+
+
+async def _soon_alone(server: TreeServer) -> None:
+    with anyio.fail_after(10):
+        await server.until_alone()

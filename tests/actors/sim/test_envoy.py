@@ -120,6 +120,21 @@ def test_fractions_of_a_second_are_kept() -> None:
     assert dig(ext_proc, "typed_config", "message_timeout") == "0.25s"
 
 
+def test_clients_are_told_of_the_inside_of_envoy_only_where_that_is_asked_for() -> None:
+    def virtual_host(settings: EnvoySettings) -> Json:
+        manager = dig(bootstrap(settings), "static_resources", "listeners", 0, "filter_chains", 0)
+        config = dig(manager, "filters", 0, "typed_config", "route_config")
+        return dig(config, "virtual_hosts", 0)
+
+    asked = evolve(RECOMMENDED, response_headers={"x-inside": "%DYNAMIC_METADATA(envoy.lb)%"})
+    assert dig(virtual_host(asked), "response_headers_to_add") == [
+        {"header": {"key": "x-inside", "value": "%DYNAMIC_METADATA(envoy.lb)%"}}
+    ]
+    unasked = virtual_host(RECOMMENDED)
+    assert isinstance(unasked, dict)
+    assert "response_headers_to_add" not in unasked
+
+
 @pytest.fixture
 def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Neither the wheel nor a program is there; returns the only folder on PATH."""
