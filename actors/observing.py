@@ -37,7 +37,7 @@ class Observer(Protocol):
         ...
 
     def chunk_passed(self) -> None:
-        """What there was to do about the piece is done."""
+        """The piece was dealt with; plugins see it after it has left."""
         ...
 
     def ended(

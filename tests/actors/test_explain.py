@@ -27,6 +27,7 @@ from pointsman.kernel.model import (
 from pointsman.kernel.plugin import Mask, Results
 from pointsman.kernel.testing import endpoint, pool, wired
 from pointsman.kernel.wiring import Wiring
+from pointsman.plugins.prefix_index import BlockHashes, root_hash
 
 CONFIG: Final = """
 plugins:
@@ -176,3 +177,18 @@ def test_a_plugin_whose_state_cannot_be_shown_is_named_without_its_words(wiring:
     message = report["plugins"]["both"]["message"]
     assert message.startswith("its state cannot be shown: RuntimeError at test_explain.py:")
     assert "a prompt" not in message
+
+
+def test_z_05_what_plugins_show_of_a_million_entries_is_short_and_has_no_prompt() -> None:
+    """Numbers only, of at most a hundred endpoints."""
+    wiring = wired("plugins: [{type: prefix-cache-scorer}]", *plugins.BUILT_IN)
+    index = wiring.installed["approx-prefix-cache-producer"].plugin.index
+    root = root_hash("SECRET")
+    for number in range(1000):
+        prompt = BlockHashes(b"SECRETPROMPT%04d" % number * 250, 4, root)
+        index.record(endpoint(f"pod-{number}").identity, prompt)
+    assert len(index) == 1_000_000
+    page = msgspec.json.encode(plugin_states(wiring, signals(wiring)))
+    assert len(page) < 20_000
+    assert b"1000000" in page
+    assert b"SECRET" not in page

@@ -143,7 +143,7 @@ def test_open_streams_and_stale_endpoints_are_counted(make: Make) -> None:
     ("address", "shown"),
     [(None, False), ("0.0.0.0", False), ("10.0.0.1", False), ("127.0.0.1", True), ("::1", True)],
 )
-def test_only_the_machine_itself_may_look_inside(
+def test_z_05_only_the_machine_itself_may_look_inside(
     make: Make, address: str | None, shown: bool
 ) -> None:
     flags = () if address is None else (f"--bind-address={address}",)
@@ -243,7 +243,7 @@ async def draining(daemon: Daemon) -> AsyncGenerator[Callable[[], None]]:
             yield lambda: send.send_nowait(signal.SIGTERM)
 
 
-async def test_a_daemon_that_drains_is_unready_at_once(
+async def test_p_18_a_daemon_that_drains_is_unready_at_once(
     make: Make, autojump_clock: MockClock
 ) -> None:
     daemon = make()
@@ -260,7 +260,7 @@ async def test_draining_ends_when_no_stream_was_open_for_a_while(
     assert 5 <= anyio.current_time() < 5.1
 
 
-async def test_draining_goes_on_while_streams_are_open(
+async def test_p_18_draining_goes_on_while_streams_are_open(
     make: Make, autojump_clock: MockClock
 ) -> None:
     daemon = make()
@@ -275,7 +275,7 @@ async def test_draining_goes_on_while_streams_are_open(
     assert 21 <= anyio.current_time() < 21.1
 
 
-async def test_draining_ends_at_its_limit_whatever_is_open(
+async def test_p_18_draining_ends_at_its_limit_whatever_is_open(
     make: Make, autojump_clock: MockClock
 ) -> None:
     daemon = make()
@@ -285,7 +285,7 @@ async def test_draining_ends_at_its_limit_whatever_is_open(
     assert 30 <= anyio.current_time() < 30.1
 
 
-async def test_another_signal_ends_the_draining(make: Make, autojump_clock: MockClock) -> None:
+async def test_p_18_another_signal_ends_the_draining(make: Make, autojump_clock: MockClock) -> None:
     daemon = make()
     daemon.server.open_streams.set(1)
     async with draining(daemon) as another_signal:

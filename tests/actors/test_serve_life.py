@@ -47,7 +47,7 @@ async def client_of(url: str) -> AsyncGenerator[httpx.AsyncClient]:
         yield client
 
 
-def test_a_daemon_becomes_ready_serves_and_ends_on_sigterm(make: Make, unfrozen: None) -> None:
+def test_p_18_a_daemon_becomes_ready_serves_and_ends_on_sigterm(make: Make, unfrozen: None) -> None:
     arguments, url = flags()
     daemon = make(*arguments)
 

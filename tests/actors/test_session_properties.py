@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import ClassVar
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,9 +25,10 @@ from pointsman.actors.conversation import (
     ResponseTrailers,
     SendTo,
 )
-from pointsman.kernel.model import EndCause
+from pointsman.kernel.keys import DataView
+from pointsman.kernel.model import EndCause, RequestEnd
 
-from .scripts import Desk, body, headers, opening, passed_on, say
+from .scripts import Desk, body, headers, opening, passed_on, say, wired
 
 DESK = Desk()
 modes = st.builds(Modes, st.sampled_from(BodyMode), st.sampled_from(BodyMode))
@@ -96,3 +98,41 @@ def test_every_part_of_a_request_gets_one_kind_of_answer(announced: Modes, sent:
         return
     assert isinstance(first[0], Continue | SendTo)
     assert len(second) == 1
+
+
+class Onlooker:
+    """Notes what it sees of responses."""
+
+    type_name: ClassVar = "onlooker"
+    saw: ClassVar[list[bytes | EndCause]] = []
+
+    def on_response_chunk(self, data: DataView, chunk: bytes) -> None:
+        self.saw.append(chunk)
+
+    def on_response_end(self, data: DataView, end: RequestEnd) -> None:
+        self.saw.append(end.cause)
+
+
+SHOWN = Desk(wired("plugins: [{type: onlooker}]", Onlooker))
+
+
+@given(st.lists(st.tuples(events, st.booleans()), max_size=12), st.booleans())
+def test_r_05_every_piece_is_seen_once_in_order_and_before_the_end(
+    script: Sequence[tuple[Event, bool]], broken: bool
+) -> None:
+    """However much later than it was sent on, and wherever the conversation breaks off."""
+    Onlooker.saw.clear()
+    session = SHOWN.session()
+    passed: list[bytes | EndCause] = []
+    for event, at_once in script:
+        shown = session.outcome is not None and session.refusal is None
+        session.handle(event)
+        if shown and isinstance(event, ResponseBody):
+            passed.append(event.data)
+        if at_once:
+            session.observe()
+            assert Onlooker.saw == passed
+    cause = session.close(broken=broken)
+    session.observe()
+    session.close()
+    assert Onlooker.saw == [*passed, cause] * (session.outcome is not None)

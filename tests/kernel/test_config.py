@@ -193,8 +193,16 @@ def test_all_mistakes_come_at_once_in_the_order_of_their_lines() -> None:
     ("entry", "is_open"),
     [("flowControl", True), ("flowControl=true", True), ("flowControl=false", False)],
 )
-def test_a_gate_is_open_when_it_is_named(entry: str, is_open: bool) -> None:
+def test_c_03_a_gate_is_open_when_it_is_named(entry: str, is_open: bool) -> None:
     assert read(f"featureGates: [{entry}]").gates["flowControl"] is is_open
+
+
+@pytest.mark.parametrize("entry", ["flowControll", "flowControll=false", "flowControl=yes"])
+def test_c_03_a_gate_that_is_mistyped_is_a_mistake(entry: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(f"featureGates: [{entry}]")
+    assert "featureGates" in str(caught.value)
+    assert entry.partition("=")[0] in str(caught.value)
 
 
 def test_gates_that_are_not_named_are_as_usual() -> None:
@@ -202,7 +210,7 @@ def test_gates_that_are_not_named_are_as_usual() -> None:
 
 
 @pytest.mark.parametrize("gates", ["", "featureGates: [flowControl=false]\n"])
-def test_a_section_without_its_gate_has_no_effect_and_says_so(gates: str) -> None:
+def test_c_03_a_section_without_its_gate_has_no_effect_and_says_so(gates: str) -> None:
     (warning,) = read(f"{gates}flowControl: {{maxRequests: 5}}").warnings
     assert warning == "`flowControl` has no effect: its feature gate is not open"
     detector = "flowControl: {saturationDetector: {pluginRef: d}}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+import pytest
 
 from pointsman.kernel.keys import Consumes, keys
 from pointsman.kernel.model import (
@@ -66,15 +69,24 @@ def test_a_profile_without_a_picker_takes_the_first_that_is_configured() -> None
     assert decide(wiring, POOL).decision.result.target.name == "b"
 
 
-def test_the_order_of_picker_and_scorer_does_not_matter() -> None:
+@pytest.mark.parametrize("order", [("first", "x"), ("x", "first")])
+@pytest.mark.parametrize("profiles", [False, True])
+def test_c_02_the_order_of_picker_and_scorer_does_not_matter(
+    order: Sequence[str], profiles: bool
+) -> None:
+    """Nor does a weight that is left out; in a profile as little as without any."""
     first = zoo.picker("first", lambda given, scores: [given[scores.index(max(scores))]])
-    x = giving("x", 0, 1)
-    for classes in ([first, x], [x, first]):
-        wiring = wired(listing(*classes), *classes)
-        assert decide(wiring, POOL).decision.result.primary_result.scores == [0.0, 1.0]
+    by_name = {"first": first, "x": giving("x", 0, 1)}
+    text = listing(*(by_name[name] for name in order))
+    if profiles:
+        text += zoo.ONE_PROFILE.format(", ".join(f"{{pluginRef: {name}}}" for name in order))
+    wiring = wired(text, *by_name.values())
+    result = decide(wiring, POOL).decision.result
+    assert (result.primary_result.scores, result.target.name) == ([0.0, 1.0], "b")
+    assert set(wiring.shape.pickers.values()) == {"first"}
 
 
-def test_a_weight_that_is_left_out_is_one_and_zero_is_zero() -> None:
+def test_c_05_a_weight_that_is_left_out_is_one_and_zero_is_zero() -> None:
     x, y = giving("x", 0, 1), giving("y", 1, 1)
     text = listing(x, y) + zoo.ONE_PROFILE.format("{pluginRef: x}, {pluginRef: y, weight: 0}")
     assert decide(wired(text, x, y), POOL).decision.result.primary_result.scores == [0.0, 1.0]

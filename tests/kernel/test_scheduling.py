@@ -75,7 +75,7 @@ def test_scores_are_summed_by_weight() -> None:
     assert result.candidates == ABC
 
 
-def test_a_weight_of_zero_takes_the_influence() -> None:
+def test_c_05_a_weight_of_zero_takes_the_influence() -> None:
     result = run(giving("x", 0, 0, 1), giving("y", 1, 0, 0), weights={"x": 1, "y": 0})
     assert result.scores == [0.0, 0.0, 1.0]
 
@@ -348,9 +348,18 @@ def test_what_a_scorer_writes_reaches_those_who_come_after(keeps: Sequence[bool]
         assert seen == []
 
 
-def test_a_handler_that_never_ends_is_stopped() -> None:
-    wiring = handled(always(["x"]))
+def test_s_04_a_handler_that_never_ends_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked a bounded number of times, the client hears of it, and so does the log."""
+    asked: list[Results] = []
+
+    def again(available: Sequence[str], results: Results) -> Sequence[str]:
+        asked.append(results)
+        return ["x"]
+
+    wiring = handled(again)
     found = refusal(wiring)
+    assert len(asked) <= 10
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert (found.status, found.message) == (
         500,
         "profile handler handler never comes to an end",

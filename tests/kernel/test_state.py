@@ -49,7 +49,7 @@ def test_nothing_is_read_where_nothing_was_written(state: PluginState) -> None:
     assert state.read(request, NOTE) is None
 
 
-def test_two_requests_share_nothing(state: PluginState) -> None:
+def test_g_04_two_requests_share_nothing(state: PluginState) -> None:
     """Not even when their client gave them one ``x-request-id``."""
     one, other = (make_request(headers={"x-request-id": "same"}) for _ in range(2))
     state.write(one, NOTE, "one")

@@ -17,11 +17,12 @@ from pointsman import plugins
 from pointsman.kernel.errors import ConfigError
 from pointsman.kernel.keys import Consumes, DataView
 from pointsman.kernel.model import FRESHNESS, KV_CACHE_USAGE, WAITING_QUEUE_SIZE, Endpoint
+from pointsman.kernel.plugin import Role, roles_of
 from pointsman.kernel.registry import Registry
 from pointsman.kernel.testing import decide, endpoints, pool, wired
 from pointsman.kernel.wiring import Wiring
 
-SCORERS = ("queue-scorer", "kv-cache-utilization-scorer", "running-requests-size-scorer")
+LOAD_SCORERS = ("queue-scorer", "kv-cache-utilization-scorer", "running-requests-size-scorer")
 
 
 def config(*types: str, more: str = "") -> Wiring:
@@ -81,15 +82,43 @@ schedulingProfiles:
     assert refusal(lambda: decide(wiring, snapshot)).status == 429
 
 
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_each_scorer_alone_makes_a_configuration(scorer: str) -> None:
-    wiring = config(scorer)
+ALL_SCORERS = [
+    one.type_name for one in plugins.BUILT_IN if Role.SCORER in roles_of(one, one.type_name)
+]
+
+
+NEEDED = {
+    "endpoint-attribute-scorer": {
+        "attributeKey": "waiting-queue-size",
+        "algorithm": "{type: linear_lower_is_better}",
+    },
+    "header-label-affinity-scorer": {"headerName": "x-zone", "labelKey": "zone"},
+}
+"""What cannot be guessed."""
+
+
+@pytest.mark.parametrize("scorer", ALL_SCORERS)
+def test_c_04_each_scorer_alone_makes_a_configuration_that_picks(scorer: str) -> None:
+    """What it needs is added, and it says so; nothing of it fails."""
+    needed = ", ".join(f"{name}: {value}" for name, value in NEEDED.get(scorer, {}).items())
+    wiring = wired(f"plugins: [{{type: {scorer}, parameters: {{{needed}}}}}]", *plugins.BUILT_IN)
+    assert decide(wiring, pool(endpoints("a", "b"))).decision.result.target.name in ("a", "b")
     assert wiring.shape.listed >= {"core-metrics-extractor", "single-profile-handler"}
+    assert wiring.installed.keys() == {scorer, *wiring.added}
+    assert not [name for name, one in wiring.installed.items() if one.failures]
+
+
+@pytest.mark.parametrize("scorer", NEEDED)
+def test_c_04_what_a_scorer_cannot_do_without_is_named(scorer: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(scorer)
+    for name in NEEDED[scorer]:
+        assert f"parameters.{name}: is required" in str(caught.value)
 
 
 @pytest.mark.parametrize("picker", ["max-score-picker", "random-picker", "weighted-random-picker"])
 def test_each_picker_picks_somebody_of_a_pool_that_reports_nothing(picker: str) -> None:
-    wiring = config(*SCORERS, picker)
+    wiring = config(*LOAD_SCORERS, picker)
     names = {
         decide(wiring, pool(endpoints("a", "b"))).decision.result.target.name for _ in range(40)
     }

@@ -91,6 +91,25 @@ def test_a_busy_endpoint_gets_at_most_the_highest_busy_score() -> None:
     assert active(0, 1, 4, max_busy_score=0.0) == [1.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("parameters", "scores"),
+    [
+        ("", [0.75, 0.0]),
+        (", parameters: {}", [0.75, 0.0]),
+        (", parameters: {maxBusyScore: 0}", [0.0, 0.0]),
+        (", parameters: {maxBusyScore: 0, idleThreshold: 1}", [1.0, 0.0]),
+    ],
+)
+def test_c_05_a_setting_of_0_is_not_one_that_is_left_out(
+    parameters: str, scores: Sequence[float]
+) -> None:
+    loads = {IN_FLIGHT_LOAD: [InFlightLoad(requests=1), InFlightLoad(requests=4)]}
+    text = f"plugins: [{{type: known}}, {{type: active-request-scorer{parameters}}}]"
+    wiring = wired(text, ActiveRequestScorer, publishing("known", loads))
+    result = decide(wiring, pool(endpoints("a", "b"))).decision.result
+    assert result.primary_result.scores == scores
+
+
 @pytest.mark.parametrize("highest", [-0.1, 1.5, float("nan")])
 def test_a_highest_busy_score_out_of_range_is_ignored(highest: float) -> None:
     assert active(1, 4, max_busy_score=highest) == [0.75, 0.0]

@@ -8,7 +8,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh64_intdigest
 
+from pointsman.plugins import prefix_index
 from pointsman.plugins.prefix_index import BlockHashes, PrefixIndex, root_hash
 
 SIZE = 8  # bytes of a block in these tests
@@ -184,3 +186,50 @@ def test_with_eviction_what_is_held_is_bounded_and_closed(
             assert not any(one in holder.blocks for one in hashes[depth:])
             walked.update(hashes[:depth])
         assert len(walked) == held
+
+
+class Counting(dict[int, None]):
+    """Blocks that count how often one of them is looked for."""
+
+    looked = 0
+
+    def __contains__(self, key: object) -> bool:
+        Counting.looked += 1
+        return super().__contains__(key)
+
+
+def cost(pods: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Hashes made and look-ups done for a prompt that every pod holds in part."""
+    index = PrefixIndex[str](default_capacity=10 * blocks)
+    data = b"".join(n.to_bytes(4, "little") for n in range(blocks))
+    names = [f"pod-{number}" for number in range(pods)]
+    for number, name in enumerate(names):
+        index.record(name, BlockHashes(data[: 4 * (blocks - number % 7)], 4, 1))
+        holder = index._holders[name]
+        holder.blocks = Counting(holder.blocks)
+    made: list[int] = []
+
+    def hashing(part: bytes, seed: int) -> int:
+        made.append(1)
+        return xxh64_intdigest(part, seed)
+
+    Counting.looked = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(prefix_index, "xxh64_intdigest", hashing)
+        found = index.match(names, BlockHashes(data, 4, 1))
+    assert found == [blocks - number % 7 for number in range(pods)]
+    return len(made), Counting.looked
+
+
+@pytest.mark.parametrize("blocks", [16, 160, 1_600])
+def test_r_06_the_cost_of_a_pick_is_linear_at_most(
+    blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block is hashed once for all pods; looking grows with pods, and hardly with length.
+
+    100,000 tokens are 1,600 blocks.
+    """
+    costs = {pods: cost(pods, blocks, monkeypatch) for pods in (10, 100, 500)}
+    assert {hashes for hashes, _ in costs.values()} == {blocks}
+    for pods, (_, looks) in costs.items():
+        assert looks <= pods * 3 * blocks.bit_length()

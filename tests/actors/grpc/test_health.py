@@ -74,7 +74,7 @@ def test_readiness_is_what_the_daemon_says(probe: Probe, service: str) -> None:
     assert probe.check(service) is ServingStatus.SERVING
 
 
-def test_being_alive_does_not_depend_on_being_ready(probe: Probe) -> None:
+def test_p_18_being_alive_does_not_depend_on_being_ready(probe: Probe) -> None:
     assert probe.check("liveness") is ServingStatus.SERVING
 
 

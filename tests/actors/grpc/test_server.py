@@ -23,7 +23,17 @@ from pointsman.kernel.keys import DataView
 from pointsman.kernel.model import Endpoint, RequestEnd
 from pointsman.proto import PROCESS, HttpTrailers, ProcessingRequest, ProcessingResponse
 
-from .hosting import LEAN, Host, body, grpc, hosted, opening, response_body, response_headers
+from .hosting import (
+    LEAN,
+    PATIENCE,
+    Host,
+    body,
+    grpc,
+    hosted,
+    opening,
+    response_body,
+    response_headers,
+)
 
 
 @pytest.fixture(params=["fast", "plain"])
@@ -62,15 +72,32 @@ def test_a_whole_exchange(host: Host) -> None:
     assert talk.code is grpc.StatusCode.OK
 
 
-def test_many_streams_at_once_each_get_their_own_bytes(host: Host) -> None:
-    talks = [host.conversation() for _ in range(50)]
-    for number, talk in enumerate(talks):
-        talk.say(opening(**{"x-request-id": "same"}), body(completion(n=number)))
-    assert [chunks(talk.hear(2)) for talk in talks] == [completion(n=n) for n in range(50)]
-    assert host.server.open_streams.value == 50
-    for talk in talks:
-        talk.call.cancel()
-    host.until_open(0)
+def in_flight(host: Host) -> int:
+    """What the plugin that counts requests has counted."""
+    plugin = host.desk.wiring.installed["inflight-load-producer"].plugin
+    return sum(load.requests for _, _, load in plugin.ledger.shares())
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_g_04_many_streams_with_one_request_id_each_get_their_own_bytes(plain: bool) -> None:
+    """Half of them go on to their response, the others leave before."""
+    desk = Desk(wired("plugins: [{type: active-request-scorer}]"))
+    with hosted(desk, plain=plain) as host:
+        talks = [host.conversation() for _ in range(20)]
+        for number, talk in enumerate(talks):
+            talk.say(opening(**{"x-request-id": "same"}), body(completion(n=number)))
+        assert [chunks(talk.hear(2)) for talk in talks] == [completion(n=n) for n in range(20)]
+        assert host.server.open_streams.value == in_flight(host) == 20
+        for number, talk in enumerate(talks[:10]):
+            talk.say(response_headers(), response_body(b"%d" % number, end=True))
+            assert chunks(talk.rest()) == b"%d" % number
+        host.until_open(10)
+        assert in_flight(host) == 10
+        for talk in talks[10:]:
+            talk.call.cancel()
+        host.until_open(0)
+        assert in_flight(host) == 0
+    assert not [one.name for one in desk.wiring.installed.values() if one.failures or one.state]
 
 
 def test_p14_one_message_of_six_mebibytes(host: Host) -> None:
@@ -222,6 +249,31 @@ def test_a_client_that_leaves_ends_what_its_request_waits_for(plain: bool) -> No
     assert Slow.ended in (["ended"], [])
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_p_18_while_a_server_drains_old_streams_go_on_and_new_ones_are_served(plain: bool) -> None:
+    with hosted(Desk(), plain=plain) as host:
+
+        async def drain() -> bool:
+            with anyio.move_on_after(5) as scope:
+                await host.server.drain(most=60, quiet=0.01)
+            return not scope.cancelled_caught
+
+        old = host.conversation()
+        old.say(opening(), body(completion()))
+        old.hear(2)
+        old.say(response_headers(), response_body(b"one"))
+        old.hear(2)
+        draining = host.portal.start_task_soon(drain)
+        new = host.conversation()
+        new.say(opening(), body(completion()))
+        assert chunks(new.rest()) == completion()  # nobody waits for its response any more
+        assert new.code is grpc.StatusCode.OK
+        assert not draining.done()
+        old.say(response_body(b"two"), response_body(b"end", end=True))
+        assert chunks(old.rest()) == b"twoend"
+        assert draining.result(timeout=PATIENCE)
+
+
 def test_draining_ends_when_no_stream_is_open(fast: Host) -> None:
     async def drain() -> bool:
         with anyio.move_on_after(5) as scope:
@@ -261,7 +313,8 @@ def test_draining_ends_what_only_waits_for_the_end_of_a_response(fast: Host) -> 
     lean.say(opening(LEAN), body(completion()))
     full.say(opening(), body(completion()))
     late.say(opening(LEAN))
-    lean.hear(2), full.hear(2), late.hear(1)
+    for talk, count in ((lean, 2), (full, 2), (late, 1)):
+        talk.hear(count)
     fast.portal.call(drain)
     assert lean.rest() == []
     late.say(body(completion()))
