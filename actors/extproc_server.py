@@ -265,32 +265,35 @@ class ExtProcServer:
         return counted or session.wiring.processing.response_end
 
     async def _exchange(self, session: Session, link: Link) -> None:
-        while await self._turn(session, link):
-            pass
+        """What comes is acted upon in functions of their own, whose ends let go of the bodies."""
+        waits = session.wiring.director.waits
+        while True:
+            messages = await link.receive()
+            if waits:
+                await self._act_and_wait(session, link, messages)
+            else:
+                await link.send(_replies(session, messages))
+            if not messages or session.over:
+                break
+            del messages
+            if session.unseen:
+                await checkpoint()  # what was sent leaves first
+                session.observe()
         await link.finish(Status.OK)
 
-    async def _turn(self, session: Session, link: Link) -> bool:
-        """Wait for what comes and act on it; tell whether the conversation goes on.
-
-        A call of its own for each turn, so that nothing holds a body while the next is awaited.
-        """
-        messages = await link.receive()
+    async def _act_and_wait(
+        self, session: Session, link: Link, messages: Sequence[ProcessingRequest]
+    ) -> None:
+        """As the proxy's *messages* want it, where a decision may need I/O."""
         replies: list[bytes] = []
         for message in messages:
-            event = event_of(message)
-            commands = [] if event is None else session.handle(event)
+            commands = _commands(session, message)
             if commands and isinstance(commands[-1], Decide):
                 await link.send(replies)
                 replies.clear()
                 commands = await self._decide(session, link, commands[-1])
             replies += map(reply_of, commands)
         await link.send(replies)
-        if not messages or session.over:
-            return False
-        if session.unseen:
-            await checkpoint()  # what was sent leaves first
-            session.observe()
-        return True
 
     async def _decide(self, session: Session, link: Link, wanted: Decide) -> list[Command]:
         """Wait for what the plugins wait for; the end of the stream ends the waiting."""
@@ -343,3 +346,13 @@ class ExtProcServer:
         session.close(broken=broken)
         if session.request is not None:
             self._remark(session.modes, session.wiring)
+
+
+def _commands(session: Session, message: ProcessingRequest) -> list[Command]:
+    event = event_of(message)
+    return [] if event is None else session.handle(event)
+
+
+def _replies(session: Session, messages: Sequence[ProcessingRequest]) -> list[bytes]:
+    """What the proxy is told, where no decision has to wait for anything."""
+    return [reply_of(command) for message in messages for command in _commands(session, message)]

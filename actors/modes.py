@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pointsman.kernel.model import RESPONSE_CHUNK, RESPONSE_HEADERS, RESPONSE_USAGE
 from pointsman.kernel.wiring import Processing, Wiring
@@ -26,14 +26,19 @@ def name_of(modes: Modes) -> str:
             return "headers-only"
 
 
-def to_ask_for(modes: Modes, processing: Processing, *, may_rename: bool) -> Modes | None:
+def to_ask_for(
+    modes: Modes, processing: Processing, *, may_rename: Callable[[], bool]
+) -> Modes | None:
     """The modes that show what the proxy would not show by itself; None when it shows enough.
 
     Proxies listen to that with ``allow_mode_override``, and never in full duplex.
+
+    Args:
+        may_rename: whether the response may have to name another model; asked only if it matters.
     """
     if modes.request is BodyMode.FULL_DUPLEX or modes.response is not BodyMode.NONE:
         return None
-    if processing.usage or processing.response_chunks or may_rename:
+    if processing.usage or processing.response_chunks or may_rename():
         return Modes(modes.request, BodyMode.STREAMED)
     return Modes(modes.request, BodyMode.NONE) if processing.response_headers else None
 

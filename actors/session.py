@@ -115,7 +115,8 @@ class Session:
         """Whether there is nothing more to say: the stream may be closed."""
         if self.refusal is not None or self._complete:
             return True
-        return self._may_leave and not self.awaits_end(self)
+        # Most of the times that this is asked, the response is passing by.
+        return not self._response_began and self._may_leave and not self.awaits_end(self)
 
     @property
     def full_duplex(self) -> bool:
@@ -126,13 +127,12 @@ class Session:
     def _may_leave(self) -> bool:
         """The request is on its way and nothing of the response would be looked at.
 
-        Proxies go on by themselves when the stream ends then. Once the response has begun it is
-        too late: in full duplex its pieces would be lost on their way.
+        Proxies go on by themselves when the stream ends then. Not once the response has begun: in
+        full duplex its pieces would be lost on their way.
         """
         return (
             self._request_passed
             and self.outcome is not None
-            and not self._response_began
             and self._renaming is None
             and not self.wiring.processing.response
         )
@@ -175,7 +175,7 @@ class Session:
         self.modes = event.modes
         self.observer.began(request, event.modes)
         self._removed = tuple(name for name in headers if name in CONTROL_HEADERS)
-        self._ask = to_ask_for(event.modes, self.wiring.processing, may_rename=self._may_rename())
+        self._ask = to_ask_for(event.modes, self.wiring.processing, may_rename=self._may_rename)
         self._request_passed = event.end or event.modes.request is BodyMode.NONE
         route = self._body_route = self.wiring.routes.find(request.path)
         if route is NOBODY and not event.end:

@@ -107,7 +107,7 @@ def test_modes_have_the_names_of_the_documentation(modes: Modes, name: str) -> N
 def test_a_response_is_asked_for_where_a_plugin_wants_it_and_the_mode_hides_it(
     modes: Modes, plan: Wiring, asked: Modes | None
 ) -> None:
-    assert to_ask_for(modes, plan.processing, may_rename=False) == asked
+    assert to_ask_for(modes, plan.processing, may_rename=lambda: False) == asked
     reply = Desk(plan).talk(opening(modes=modes, end=True))[0]
     assert isinstance(reply, SendTo)
     assert reply.ask == asked
