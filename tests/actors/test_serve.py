@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 import trio
 from trio.testing import MockClock

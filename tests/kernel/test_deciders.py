@@ -244,6 +244,13 @@ def test_a_handler_names_the_profiles_that_it_needs() -> None:
     wired(text.replace("onyl", "only"), needy)
 
 
+def as_method(answer: Callable[[], object]) -> Callable[[object], object]:
+    def method(self: object) -> object:
+        return answer()
+
+    return method
+
+
 @pytest.mark.parametrize("members", [{}, {"dump_state": always({})}])
 def test_telling_of_itself_changes_nothing_for_a_plugins_data(members: dict[str, Any]) -> None:
     seen: list[str | None] = []
@@ -254,7 +261,7 @@ def test_telling_of_itself_changes_nothing_for_a_plugins_data(members: dict[str,
 
     classes = [keeper("k", always([True, False, True])), scorer("s", score, produces=keys(NOTE))]
     for name, member in members.items():
-        setattr(classes[1], name, lambda self, member=member: member())
+        setattr(classes[1], name, as_method(member))
     after = zoo.before_request(
         "after", lambda data, result: seen.append(data.get(NOTE)), Consumes(NOTE)
     )
