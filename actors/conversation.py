@@ -192,3 +192,16 @@ def chunks(part: Part, data: bytes, end: bool) -> list[Command]:
         Chunk(part, data[start : start + CHUNK_LIMIT], end and start == last)
         for start in range(0, len(data), CHUNK_LIMIT)
     ]
+
+
+@final
+@frozen(kw_only=True)
+class SessionSettings:
+    """How conversations are held."""
+
+    body_limit: int = 64 * 1024 * 1024
+    """Bytes of request body that are held until the decision; more is a 413."""
+    heeds_subset: bool = True
+    """Whether the proxy's hint narrows the candidates."""
+    emits_scores: bool = False
+    """Whether the proxy is told how every candidate scored."""

@@ -6,11 +6,10 @@ import logging
 from typing import final
 
 from pointsman.kernel.director import Outcome
-from pointsman.kernel.errors import Refusal
-from pointsman.kernel.model import EndCause, Request, Usage
+from pointsman.kernel.model import Request
 
 from .conversation import Modes
-from .observing import Observer
+from .observing import Ending, Observer
 from .relaying import Relay
 
 logger = logging.getLogger(__name__)
@@ -49,16 +48,9 @@ class DecisionLog(Relay):
         }
         logger.debug("picked", extra={"fields": fields})
 
-    def ended(
-        self,
-        cause: EndCause,
-        *,
-        refusal: Refusal | None,
-        status: int | None,
-        usage: Usage | None,
-        whole: bool,
-    ) -> None:
-        super().ended(cause, refusal=refusal, status=status, usage=usage, whole=whole)
+    def ended(self, ending: Ending) -> None:
+        super().ended(ending)
+        refusal = ending.refusal
         if refusal is None:
             return
         known = _known(self._request) if self._request is not None else {}

@@ -38,7 +38,7 @@ from pointsman.proto import (
 )
 
 from . import decision_log
-from .conversation import Command, Decide, Modes
+from .conversation import Command, Decide, Modes, SessionSettings
 from .extproc_server_counted import CountedLink
 from .extproc_server_host import TreeServer
 from .extproc_server_lane import Lane
@@ -46,7 +46,7 @@ from .extproc_server_wire import event_of, reply_of
 from .figures import Figures
 from .modes import name_of, remarks
 from .observing import Observer
-from .session import Session, SessionSettings
+from .session import Session
 
 logger = logging.getLogger(__name__)
 

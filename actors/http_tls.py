@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 import anyio
@@ -30,9 +30,9 @@ class TlsListener(Listener[SocketStream]):
         self, handler: Callable[[SocketStream], Any], task_group: TaskGroup | None = None
     ) -> None:
         async def begin(stream: SocketStream) -> None:
-            secure = await _shake_hands(stream, self.context)
+            secure = await shake_hands(stream, self.context)
             if secure is not None:
-                await handler(_Secure(secure, stream))
+                await handler(secure)
 
         await self.listener.serve(begin, task_group)
 
@@ -42,15 +42,17 @@ class TlsListener(Listener[SocketStream]):
 
 def is_certified(stream: SocketStream) -> bool:
     """Whether the client has shown a certificate that was verified."""
-    return isinstance(stream, _Secure) and stream.certified
+    return isinstance(stream, SecureStream) and bool(stream.certificate)
 
 
-async def _shake_hands(stream: SocketStream, context: ssl.SSLContext) -> TLSStream | None:
+async def shake_hands(stream: SocketStream, context: ssl.SSLContext) -> SecureStream | None:
+    """*stream* with TLS on it; None, and it is closed, when the client does not manage."""
     try:
         with anyio.fail_after(HANDSHAKE):
-            return await TLSStream.wrap(
+            secure = await TLSStream.wrap(
                 stream, server_side=True, ssl_context=context, standard_compatible=False
             )
+            return SecureStream(secure, stream)
     except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
         logger.info("a client failed to start TLS: %r", error)
         await anyio.aclose_forcefully(stream)
@@ -59,15 +61,17 @@ async def _shake_hands(stream: SocketStream, context: ssl.SSLContext) -> TLSStre
 
 @final
 @define(eq=False)
-class _Secure(SocketStream):
+class SecureStream(SocketStream):
     """A TLS stream as the HTTP server wants it: a socket that breaks rather than complains."""
 
     stream: TLSStream
     transport: SocketStream
 
     @property
-    def certified(self) -> bool:
-        return bool(self.stream.extra(TLSAttribute.peer_certificate, None))
+    def certificate(self) -> Mapping[str, Any]:
+        """The client's, as `ssl` reads it; empty without one that was verified."""
+        found: Mapping[str, Any] | None = self.stream.extra(TLSAttribute.peer_certificate, None)
+        return found or {}
 
     @property
     def _raw_socket(self) -> socket.socket:

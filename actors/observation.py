@@ -9,10 +9,11 @@ from attrs import define, field
 
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
-from pointsman.kernel.model import EndCause, Headers, Request, Usage
+from pointsman.kernel.model import Headers, Request, Usage
 
 from .conversation import Modes
 from .decision_figures import DecisionFigures
+from .observing import Ending
 from .request_figures import RequestFigures, Series
 from .rewrite_figures import RewriteFigures
 from .tallies import Tally
@@ -103,16 +104,9 @@ class Observation:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def ended(
-        self,
-        cause: EndCause,
-        *,
-        refusal: Refusal | None,
-        status: int | None,
-        usage: Usage | None,
-        whole: bool,
-    ) -> None:
-        self.decisions.ends[cause] += 1
+    def ended(self, ending: Ending) -> None:
+        self.decisions.ends[ending.cause] += 1
+        refusal, status, usage = ending.refusal, ending.status, ending.usage
         if refusal is not None:
             self._refused(refusal)
         series = self._series
@@ -123,7 +117,7 @@ class Observation:
             series.failed(MODEL_SERVER_ERROR)
         if usage is not None:
             _count_tokens(series, usage)
-        if whole:
+        if ending.whole:
             self._ended_well(series, usage)
 
     def _refused(self, refusal: Refusal) -> None:

@@ -5,13 +5,29 @@ Everything that is told passes by anyway: nothing is asked of the proxy for it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, final
+
+from attrs import frozen
 
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.model import EndCause, Headers, Request, Usage
 
 from .conversation import Modes
+
+
+@final
+@frozen
+class Ending:
+    """How a conversation ended."""
+
+    cause: EndCause
+    refusal: Refusal | None = None
+    status: int | None = None
+    """The upstream's, where it was seen."""
+    usage: Usage | None = None
+    whole: bool = False
+    """The end of the conversation is the end of the response."""
 
 
 class Observer(Protocol):
@@ -40,21 +56,8 @@ class Observer(Protocol):
         """The piece was dealt with; plugins see it after it has left."""
         ...
 
-    def ended(
-        self,
-        cause: EndCause,
-        *,
-        refusal: Refusal | None,
-        status: int | None,
-        usage: Usage | None,
-        whole: bool,
-    ) -> None:
-        """The conversation is over; this comes once.
-
-        Args:
-            status: the upstream's, where it was seen.
-            whole: the end of the conversation is the end of the response.
-        """
+    def ended(self, ending: Ending) -> None:
+        """The conversation is over; this comes once."""
         ...
 
 
@@ -68,12 +71,4 @@ class Unobserved:
     def response_began(self, headers: Headers) -> None: ...
     def chunk_came(self, data: bytes) -> None: ...
     def chunk_passed(self) -> None: ...
-    def ended(
-        self,
-        cause: EndCause,
-        *,
-        refusal: Refusal | None,
-        status: int | None,
-        usage: Usage | None,
-        whole: bool,
-    ) -> None: ...
+    def ended(self, ending: Ending) -> None: ...

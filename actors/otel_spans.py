@@ -20,7 +20,7 @@ from pointsman.kernel.tracing import Attributes, Value
 
 from .conversation import Modes
 from .log_errors import summary
-from .observing import Observer
+from .observing import Ending, Observer
 from .relaying import Relay
 
 OWN: Final = "pointsman."
@@ -132,16 +132,9 @@ class Followed(Relay):
             self._response.set_attribute(f"{OWN}time_to_first_byte", round(seconds, 6))
             self._response.add_event("first_byte")
 
-    def ended(
-        self,
-        cause: EndCause,
-        *,
-        refusal: Refusal | None,
-        status: int | None,
-        usage: Usage | None,
-        whole: bool,
-    ) -> None:
-        super().ended(cause, refusal=refusal, status=status, usage=usage, whole=whole)
+    def ended(self, ending: Ending) -> None:
+        super().ended(ending)
+        cause, refusal, status = ending.cause, ending.refusal, ending.status
         span, response = self._span, self._response
         self._span = self._response = None
         if span is None:
@@ -152,7 +145,7 @@ class Followed(Relay):
         elif cause is EndCause.ERROR or (status or 0) >= 500:
             span.set_status(StatusCode.ERROR)
         if response is not None:
-            response.set_attributes(_response_end(cause, status, usage))
+            response.set_attributes(_response_end(cause, status, ending.usage))
             response.end()
         span.end()
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pointsman.kernel.director import Outcome
-from pointsman.kernel.errors import Refusal
-from pointsman.kernel.model import EndCause, Headers, Request, Usage
+from pointsman.kernel.model import Headers, Request
 
 from .conversation import Modes
-from .observing import Observer
+from .observing import Ending, Observer
 
 
 class Relay:
@@ -35,13 +34,5 @@ class Relay:
     def chunk_passed(self) -> None:
         self._inner.chunk_passed()
 
-    def ended(
-        self,
-        cause: EndCause,
-        *,
-        refusal: Refusal | None,
-        status: int | None,
-        usage: Usage | None,
-        whole: bool,
-    ) -> None:
-        self._inner.ended(cause, refusal=refusal, status=status, usage=usage, whole=whole)
+    def ended(self, ending: Ending) -> None:
+        self._inner.ended(ending)

@@ -33,6 +33,7 @@ from . import report, tls, tracing
 from .admin import AdminServer
 from .admin_access import AdminAccess, admin_access
 from .config_watch import ConfigWatch
+from .conversation import SessionSettings
 from .discovery import Discovery, discovered, make_discovery
 from .explain import daemon_state, endpoints, plugin_states
 from .extproc_server import ExtProcServer, Listening
@@ -47,7 +48,6 @@ from .metrics import MetricsActor, Rhythm
 from .plugin_figures import PluginFigures
 from .plugin_services import PluginServices
 from .reaper import Reaper
-from .session import SessionSettings
 from .signals import Signals
 from .tls_policy import Policy
 from .tracing import Follow

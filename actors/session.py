@@ -12,7 +12,7 @@ from random import Random
 from time import perf_counter
 from typing import Final, assert_never, final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from pointsman.kernel.datastore import Snapshot
 from pointsman.kernel.director import Outcome
@@ -22,9 +22,7 @@ from pointsman.kernel.model import (
     Parsed,
     Request,
     RequestEnd,
-    SchedulingResult,
     Usage,
-    host_port,
 )
 from pointsman.kernel.parsing import NOBODY, path_of, refuse_path
 from pointsman.kernel.parsing import Route as BodyRoute
@@ -49,28 +47,16 @@ from .conversation import (
     ResponseTrailers,
     Route,
     SendTo,
+    SessionSettings,
     chunks,
 )
 from .modes import to_ask_for
-from .observing import Observer
+from .observing import Ending, Observer
 from .renaming import REWRITE_HEADERS, Renaming, priority_of, target_model
 from .session_headers import CONTROL_HEADERS, refusal_headers
 from .usage import UsageReader, readable
 
 TOO_LARGE: Final = "the request body is larger than {} bytes"
-
-
-@final
-@frozen(kw_only=True)
-class SessionSettings:
-    """How conversations are held."""
-
-    body_limit: int = 64 * 1024 * 1024
-    """Bytes of request body that are held until the decision; more is a 413."""
-    heeds_subset: bool = True
-    """Whether the proxy's hint narrows the candidates."""
-    emits_scores: bool = False
-    """Whether the proxy is told how every candidate scored."""
 
 
 @final
@@ -273,7 +259,7 @@ class Session:
         pieces, self._pieces = self._pieces, []
         buffered = self.modes.request is not BodyMode.FULL_DUPLEX
         headers = self._upstream_headers(decision.upstream_headers, pieces)
-        scores = scores_of(decision.result) if self.settings.emits_scores else None
+        scores = decision.result.primary_result.by_address() if self.settings.emits_scores else None
         route = Route(decision.destination, headers, self._removed, scores)
         if buffered and self._closing is Part.REQUEST_BODY:
             return [SendTo(Part.REQUEST_BODY, route, pieces[0] if self._renaming else None)]
@@ -391,9 +377,7 @@ class Session:
     def _tell_end(self, cause: EndCause, usage: Usage | None) -> None:
         # Whoever does not wait for the end of the response may have left before it.
         whole = cause is EndCause.NATURAL and (self._complete or self.awaits_end(self))
-        self.observer.ended(
-            cause, refusal=self.refusal, status=self._status, usage=usage, whole=whole
-        )
+        self.observer.ended(Ending(cause, self.refusal, self._status, usage, whole))
 
     def _cause(self, broken: bool) -> EndCause:
         """Proxies end every stream by a reset: only a response that passes by tells how it went."""
@@ -403,12 +387,3 @@ class Session:
         if self._complete or (unseen and self.outcome is not None):
             return EndCause.NATURAL
         return EndCause.CLIENT_DISCONNECT
-
-
-def scores_of(result: SchedulingResult) -> Mapping[str, float]:
-    """The primary profile's weighted sums by ``ip:port``, of all its candidates."""
-    primary = result.primary_result
-    return {
-        host_port(endpoint.address, endpoint.port): score
-        for endpoint, score in zip(primary.candidates, primary.scores, strict=True)
-    }

@@ -177,6 +177,13 @@ class ProfileResult:
     scores: Sequence[float]
     """Weighted sums, one per candidate."""
 
+    def by_address(self) -> Mapping[str, float]:
+        """The scores of all candidates by ``ip:port``."""
+        return {
+            host_port(endpoint.address, endpoint.port): score
+            for endpoint, score in zip(self.candidates, self.scores, strict=True)
+        }
+
 
 @final
 @frozen

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 
 from pointsman import plugins
 from pointsman.actors.conversation import Modes
+from pointsman.actors.observing import Ending
 from pointsman.actors.plugin_figures import merged
 from pointsman.actors.serve import Daemon
 from pointsman.actors.tallies import SETS
@@ -88,10 +89,10 @@ def _converse(daemon: Daemon) -> None:
         for chunk in (b"one", b"two"):
             observer.chunk_came(chunk)
             observer.chunk_passed()
-        observer.ended(EndCause.NATURAL, refusal=None, status=200, usage=usage, whole=True)
+        observer.ended(Ending(EndCause.NATURAL, status=200, usage=usage, whole=True))
     observer = daemon.figures.observe()
     refusal = Refusal(503, "no")
-    observer.ended(EndCause.ERROR, refusal=refusal, status=None, usage=None, whole=False)
+    observer.ended(Ending(EndCause.ERROR, refusal))
 
 
 def rows(daemon: Daemon) -> list[Row]:

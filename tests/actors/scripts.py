@@ -21,9 +21,10 @@ from pointsman.actors.conversation import (
     RequestBody,
     RequestHeaders,
     SendTo,
+    SessionSettings,
 )
 from pointsman.actors.observing import Unobserved
-from pointsman.actors.session import Session, SessionSettings
+from pointsman.actors.session import Session
 from pointsman.actors.session_headers import headers_of
 from pointsman.kernel.candidates import Surroundings
 from pointsman.kernel.config import read_config

@@ -12,6 +12,7 @@ from pointsman import plugins
 from pointsman.actors.conversation import BodyMode, Modes
 from pointsman.actors.figures import Figures
 from pointsman.actors.observation import Observation
+from pointsman.actors.observing import Ending
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.model import EndCause, Endpoint, Headers, Request, Usage
 from pointsman.kernel.testing import decide, endpoints, make_request, pool, wired
@@ -63,7 +64,7 @@ class Talk:
         usage: Usage | None = None,
         whole: bool = True,
     ) -> None:
-        self.observer.ended(cause, refusal=refusal, status=status, usage=usage, whole=whole)
+        self.observer.ended(Ending(cause, refusal, status, usage, whole))
 
     def value(self, name: str, **labels: str) -> float | None:
         return value(self.figures, PREFIX + name, **{**L, **labels})

@@ -26,8 +26,9 @@ from pointsman.actors.conversation import (
     ResponseHeaders,
     ResponseTrailers,
     SendTo,
+    SessionSettings,
 )
-from pointsman.actors.session import Session, SessionSettings
+from pointsman.actors.session import Session
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.keys import Consumes, DataView
 from pointsman.kernel.model import (

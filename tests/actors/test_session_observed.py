@@ -16,7 +16,7 @@ from pointsman.actors.conversation import (
     ResponseHeaders,
     ResponseTrailers,
 )
-from pointsman.actors.observing import Unobserved
+from pointsman.actors.observing import Ending, Unobserved
 from pointsman.actors.session import Session
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
@@ -56,18 +56,10 @@ class Notes(Unobserved):
     def chunk_passed(self) -> None:
         self.told.append("passed")
 
-    def ended(
-        self,
-        cause: EndCause,
-        *,
-        refusal: Refusal | None,
-        status: int | None,
-        usage: Usage | None,
-        whole: bool,
-    ) -> None:
-        self.ends.append((cause, whole))
-        self.refusals.append(refusal)
-        self.usage, self.status = usage, status
+    def ended(self, ending: Ending) -> None:
+        self.ends.append((ending.cause, ending.whole))
+        self.refusals.append(ending.refusal)
+        self.usage, self.status = ending.usage, ending.status
 
 
 @pytest.fixture

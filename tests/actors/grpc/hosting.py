@@ -18,9 +18,9 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from attrs import define, field
 from tests.actors.scripts import BASE, Desk
 
+from pointsman.actors.conversation import SessionSettings
 from pointsman.actors.extproc_server import ExtProcServer, Listening
 from pointsman.actors.figures import Figures
-from pointsman.actors.session import SessionSettings
 from pointsman.actors.sim.processes import free_ports
 from pointsman.kernel.channel import Latest
 from pointsman.proto import (
