@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
-from typing import Any
+from types import SimpleNamespace
 
+import anyio
 import pytest
+from trio.testing import MockClock
 
 from pointsman.actors import memory
 
@@ -43,9 +45,34 @@ def test_buffers_of_large_bodies_leave_nothing_behind() -> None:
     assert left("set") < 24 << 20 < 48 << 20 < left()
 
 
-def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(name: str | None) -> Any:
-        return object()
+async def test_memory_is_trimmed_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    asked: list[int] = []
 
+    def glibc(name: str | None) -> object:
+        return SimpleNamespace(malloc_trim=asked.append)
+
+    monkeypatch.setattr(ctypes, "CDLL", glibc)
+    with anyio.move_on_after(3.5 * memory.TRIM_EVERY):
+        await memory.keep_trimmed()
+    assert asked == [0, 0, 0]
+
+
+def nothing(name: str | None) -> object:
+    """The functions of another C library, as far as ours go."""
+    return object()
+
+
+async def test_another_c_library_is_not_asked_to_trim(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", nothing)
+    with anyio.move_on_after(3 * memory.TRIM_EVERY) as scope:
+        await memory.keep_trimmed()
+    assert scope.cancelled_caught
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", nothing)
     assert not memory.return_large_buffers()
