@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from pointsman.kernel.errors import Refusal
-from pointsman.kernel.model import Headers, Request
+from pointsman.kernel.model import Request
 
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 CONTROL_HEADERS: Final = frozenset(
@@ -49,8 +49,3 @@ def refusal_headers(refusal: Refusal, request: Request | None) -> Mapping[str, s
     if request is not None and (number := request.headers.get(REQUEST_ID)):
         headers[REQUEST_ID] = number[:LONGEST_ID]
     return headers
-
-
-def headers_of(pairs: Iterable[tuple[str, bytes]]) -> Headers:
-    """Headers as plugins see them: names in lower case, the last value of a name wins."""
-    return Headers({name.lower(): value for name, value in pairs})

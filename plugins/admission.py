@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import repeat
 from random import Random
-from typing import ClassVar, Final, final
+from typing import ClassVar, final
 
 from attrs import define, field, frozen
 
@@ -24,8 +24,7 @@ from pointsman.kernel.registry import Stability
 from pointsman.kernel.scheduling import SATURATED
 from pointsman.kernel.structure import above
 
-FULL: Final = 1.0
-"""The saturation of an endpoint that does not say how it is."""
+from .utilization import FULL, fuller
 
 
 @final
@@ -75,11 +74,10 @@ class ProbabilisticAdmitter:
     def _fullness(
         self, waiting: float | None, cache: float | None, freshness: Freshness | None
     ) -> float:
-        if freshness is Freshness.STALE or (waiting is None and cache is None):
-            return FULL
         limits = self.parameters
-        queue = (waiting or 0.0) / limits.queue_depth_threshold
-        return max(queue, (cache or 0.0) / limits.kv_cache_util_threshold)
+        thresholds = (limits.queue_depth_threshold, limits.kv_cache_util_threshold)
+        known = fuller(waiting, cache, freshness, thresholds)
+        return FULL if known is None else known
 
     def _chance(self, saturation: float) -> float:
         if saturation <= 0:

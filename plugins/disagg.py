@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, final
 
 from attrs import Attribute, define, field, fields_dict, frozen
-from prometheus_client.metrics_core import Metric
 
-from pointsman.kernel.keys import Consumes, DataView, keys
-from pointsman.kernel.model import MODEL_NAME, SchedulingResult
-from pointsman.kernel.plugin import Results
-from pointsman.kernel.registry import Stability
+from pointsman.kernel.keys import DataView
+from pointsman.kernel.model import SchedulingResult
 from pointsman.kernel.structure import FieldError, key_of, not_blank
 
-from .keys import PEER_ENDPOINT
-from .stages import StageCount, Stages, sidecar_headers
+from .stages import StagedHandler, Stages, sidecar_headers
 
 _ORDERS: Final = {
     "decodefirst": False,
@@ -122,7 +118,7 @@ _OLD: Final = (
 
 @final
 @define(eq=False)
-class DisaggProfileHandler:
+class DisaggProfileHandler(StagedHandler):
     """Gives prefill and encoding endpoints of their own, where a decider finds it worth it.
 
     The request goes to the endpoint that decodes, with the others' addresses in
@@ -131,34 +127,11 @@ class DisaggProfileHandler:
     """
 
     type_name: ClassVar = "disagg-profile-handler"
-    stability: ClassVar = Stability.BETA
-    consumes: ClassVar = Consumes(optional=[MODEL_NAME])
-    produces: ClassVar = keys(PEER_ENDPOINT)
     parameters: DisaggParameters
-    _stages: Stages = field(init=False)
-    _count: StageCount = field(factory=lambda: StageCount("disagg-profile-handler"), init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._stages = self.parameters.stages
-
-    @property
-    def needs_profiles(self) -> tuple[str, ...]:
-        return (self._stages.decode,)
-
-    @property
-    def deciders(self) -> tuple[str, ...]:
-        return self._stages.deciders
-
-    def profiles(self, data: DataView, available: Sequence[str], results: Results) -> Sequence[str]:
-        return self._stages.next(data, available, results)
-
-    def primary(self, data: DataView, results: Results) -> str:
-        return self._stages.primary(results)
+    def _make_stages(self) -> Stages:
+        return self.parameters.stages
 
     def before_request(self, data: DataView, result: SchedulingResult) -> Mapping[str, str]:
-        used = self._stages.used(result.profiles)
-        self._count.note(data.plugin, data.get(MODEL_NAME) or "", used)
+        self._note(data, result)
         return sidecar_headers(result.profiles, self._stages.prefill, self._stages.encode)
-
-    def figures(self) -> Iterable[Metric]:
-        yield self._count.family()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar, final
 
 from attrs import define, field, frozen
-from prometheus_client.metrics_core import Metric
 
-from pointsman.kernel.keys import Consumes, DataView, keys
-from pointsman.kernel.model import MODEL_NAME, Endpoint, SchedulingResult, host_port
-from pointsman.kernel.plugin import Results
+from pointsman.kernel.keys import DataView
+from pointsman.kernel.model import Endpoint, SchedulingResult, host_port
 from pointsman.kernel.registry import Stability
 from pointsman.kernel.structure import not_blank, within
 
 from .data_parallel import DATA_PARALLEL_HEADER
-from .keys import PEER_ENDPOINT
-from .stages import StageCount, Stages, sidecar_headers
+from .stages import StagedHandler, Stages, sidecar_headers
 
 
 @final
@@ -41,7 +38,7 @@ class PdParameters:
 
 @final
 @define(eq=False)
-class PdProfileHandler:
+class PdProfileHandler(StagedHandler):
     """Gives prefill an endpoint of its own, where the decider finds it worth it.
 
     With a *primaryPort* the request goes to that port of the pod that decodes, and the address
@@ -52,46 +49,23 @@ class PdProfileHandler:
     type_name: ClassVar = "pd-profile-handler"
     # Its one name is the deprecated one.
     aliases: ClassVar = {"pd-profile-handler": "write disagg-profile-handler"}
-    stability: ClassVar = Stability.BETA
-    consumes: ClassVar = Consumes(optional=[MODEL_NAME])
-    produces: ClassVar = keys(PEER_ENDPOINT)
     parameters: PdParameters
-    _stages: Stages = field(init=False)
-    _count: StageCount = field(factory=lambda: StageCount("pd-profile-handler"), init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._stages = Stages(
+    def _make_stages(self) -> Stages:
+        return Stages(
             decode=self.parameters.decode_profile,
             prefill=self.parameters.prefill_profile,
             prefill_decider=self.parameters.decider_plugin_name,
         )
 
-    @property
-    def needs_profiles(self) -> tuple[str, ...]:
-        return (self._stages.decode,)
-
-    @property
-    def deciders(self) -> tuple[str, ...]:
-        return self._stages.deciders
-
-    def profiles(self, data: DataView, available: Sequence[str], results: Results) -> Sequence[str]:
-        return self._stages.next(data, available, results)
-
-    def primary(self, data: DataView, results: Results) -> str:
-        return self._stages.primary(results)
-
     def destination(self, data: DataView, endpoint: Endpoint) -> str:
         return host_port(endpoint.address, self.parameters.primary_port or endpoint.port)
 
     def before_request(self, data: DataView, result: SchedulingResult) -> Mapping[str, str]:
-        used = self._stages.used(result.profiles)
-        self._count.note(data.plugin, data.get(MODEL_NAME) or "", used)
+        self._note(data, result)
         if not self.parameters.primary_port:
             return {}
         return {DATA_PARALLEL_HEADER: result.target.host_port}
-
-    def figures(self) -> Iterable[Metric]:
-        yield self._count.family()
 
 
 @final

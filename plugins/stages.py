@@ -7,17 +7,18 @@ and how often which stages were used.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final, final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Final, final
 
 from attrs import define, field, frozen
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
 from pointsman.kernel.errors import Refusal
-from pointsman.kernel.keys import DataView
-from pointsman.kernel.model import Endpoint, ProfileResult
+from pointsman.kernel.keys import Consumes, DataView, keys
+from pointsman.kernel.model import MODEL_NAME, Endpoint, ProfileResult, SchedulingResult
 from pointsman.kernel.names import Names
 from pointsman.kernel.plugin import Results
+from pointsman.kernel.registry import Stability
 from pointsman.kernel.scheduling import NO_ENDPOINTS
 
 from .keys import PEER_ENDPOINT
@@ -147,3 +148,47 @@ class StageCount:
         for (plugin, model, used), number in self._counts.items():
             family.add_metric([plugin, self.plugin_type, model, used], number)
         return family
+
+
+@define(eq=False)
+class StagedHandler:
+    """What profile handlers have in common whose profiles are the stages of a request.
+
+    The classes say what their stages are, and what is told of them before the request.
+    """
+
+    type_name: ClassVar[str]
+    stability: ClassVar = Stability.BETA
+    consumes: ClassVar = Consumes(optional=[MODEL_NAME])
+    produces: ClassVar = keys(PEER_ENDPOINT)
+    _stages: Stages = field(init=False)
+    _count: StageCount = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._stages = self._make_stages()
+        self._count = StageCount(self.type_name)
+
+    def _make_stages(self) -> Stages:
+        raise NotImplementedError
+
+    @property
+    def needs_profiles(self) -> tuple[str, ...]:
+        return (self._stages.decode,)
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        return self._stages.deciders
+
+    def profiles(self, data: DataView, available: Sequence[str], results: Results) -> Sequence[str]:
+        return self._stages.next(data, available, results)
+
+    def primary(self, data: DataView, results: Results) -> str:
+        return self._stages.primary(results)
+
+    def figures(self) -> Iterable[Metric]:
+        yield self._count.family()
+
+    def _note(self, data: DataView, result: SchedulingResult) -> None:
+        """Count which stages were given endpoints."""
+        used = self._stages.used(result.profiles)
+        self._count.note(data.plugin, data.get(MODEL_NAME) or "", used)

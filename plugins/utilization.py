@@ -30,6 +30,22 @@ FULL: Final = 1.0
 """The saturation of an endpoint that does not say how it is, and of no endpoints at all."""
 
 
+def fuller(
+    queue: float | None,
+    share: float | None,
+    state: Freshness | None,
+    thresholds: tuple[float, float],
+) -> float | None:
+    """The fuller of an endpoint's queue and KV cache, each as a share of its threshold.
+
+    None where that cannot be known: the metrics are stale, or tell neither.
+    """
+    if state is Freshness.STALE or (queue is None and share is None):
+        return None
+    most_queue, most_share = thresholds
+    return max((queue or 0.0) / most_queue, (share or 0.0) / most_share)
+
+
 @final
 @frozen(kw_only=True)
 class UtilizationDetectorParameters:
@@ -84,13 +100,9 @@ class UtilizationDetector:
     def _fuller(
         self, queue: float | None, share: float | None, state: Freshness | None
     ) -> float | None:
-        if state is Freshness.STALE or (queue is None and share is None):
-            return None
         limits = self.parameters
-        return max(
-            (queue or 0.0) / limits.queue_depth_threshold,
-            (share or 0.0) / limits.kv_cache_util_threshold,
-        )
+        thresholds = (limits.queue_depth_threshold, limits.kv_cache_util_threshold)
+        return fuller(queue, share, state, thresholds)
 
 
 ACTIVE: Final = "active-requests"

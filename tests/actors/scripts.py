@@ -23,9 +23,8 @@ from pointsman.actors.conversation import (
     SendTo,
     SessionSettings,
 )
-from pointsman.actors.observing import Unobserved
+from pointsman.actors.observing import Ending
 from pointsman.actors.session import Session
-from pointsman.actors.session_headers import headers_of
 from pointsman.kernel.candidates import Surroundings
 from pointsman.kernel.config import read_config
 from pointsman.kernel.datastore import Datastore, EndpointSpec, ReplaceEndpoints, ReportMetrics
@@ -42,6 +41,11 @@ CHAT = {**BASE, ":path": "/v1/chat/completions"}
 DUPLEX = Modes()
 BUFFERED = Modes(BodyMode.BUFFERED, BodyMode.NONE)
 LOAD_ONLY = "plugins: [{type: queue-scorer}]"
+
+
+def headers_of(pairs: Iterable[tuple[str, bytes]]) -> Headers:
+    """Headers as plugins see them: names in lower case, the last value of a name wins."""
+    return Headers({name.lower(): value for name, value in pairs})
 
 
 def body(**fields: object) -> bytes:
@@ -88,6 +92,19 @@ def wired(text: str, *more: type[Any]) -> Wiring:
         registry.register(plugin_class)
     around = Surroundings(registry=registry, topics=Topics(), random=Random(1))
     return wire(read_config(text, "test"), around)
+
+
+class Unobserved:
+    """Takes no interest in anything."""
+
+    tokens = False
+
+    def began(self, request: Request, modes: Modes) -> None: ...
+    def picked(self, request: Request, outcome: Outcome, seconds: float) -> None: ...
+    def response_began(self, headers: Headers) -> None: ...
+    def chunk_came(self, data: bytes) -> None: ...
+    def chunk_passed(self) -> None: ...
+    def ended(self, ending: Ending) -> None: ...
 
 
 @define(eq=False)

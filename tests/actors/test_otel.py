@@ -29,7 +29,6 @@ from pointsman.actors.conversation import (
 from pointsman.actors.otel import OpenTelemetry, Reporting, make_provider, start
 from pointsman.actors.otel_spans import Followed
 from pointsman.actors.session import Session
-from pointsman.actors.session_headers import headers_of
 from pointsman.actors.tracing import Exporter, Settings
 
 from .scripts import (
@@ -41,6 +40,7 @@ from .scripts import (
     Desk,
     body,
     headers,
+    headers_of,
     opening,
     pieces,
     say,

@@ -16,13 +16,13 @@ from pointsman.actors.conversation import (
     ResponseHeaders,
     ResponseTrailers,
 )
-from pointsman.actors.observing import Ending, Unobserved
+from pointsman.actors.observing import Ending
 from pointsman.actors.session import Session
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.model import EndCause, Headers, Request, Usage
 
-from .scripts import Desk, body, headers, opening, say
+from .scripts import Desk, Unobserved, body, headers, opening, say
 
 LEAN = Modes(BodyMode.BUFFERED, BodyMode.NONE)
 DUPLEX = Modes()

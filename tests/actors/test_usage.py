@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.actors.session_headers import headers_of
 from pointsman.actors.usage import LONGEST, UsageReader, readable
 from pointsman.kernel.model import Usage
+
+from .scripts import headers_of
 
 
 def read(*chunks: bytes) -> Usage | None:

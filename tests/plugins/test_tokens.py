@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.actors.session_headers import headers_of
+from pointsman.kernel.model import Headers
 from pointsman.plugins.keys import Media, RequestPrompt
 from pointsman.plugins.tokens import (
     DynamicImage,
@@ -186,7 +186,7 @@ def test_a_film_has_tokens_by_its_frames(
 
 def hints_of(**fields: str) -> VideoHints:
     named = {f"x-llm-d-video-{name.replace('_', '-')}": value for name, value in fields.items()}
-    return VideoHints.of(headers_of((name, value.encode()) for name, value in named.items()))
+    return VideoHints.of(Headers({name: value.encode() for name, value in named.items()}))
 
 
 def test_a_client_may_say_what_its_film_is() -> None:
