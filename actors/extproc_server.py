@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from time import perf_counter
 from typing import Any, Final, Protocol, final
@@ -38,11 +39,12 @@ from pointsman.proto import (
 )
 
 from . import decision_log
-from .conversation import Command, Decide, Modes, SessionSettings
+from .conversation import Command, Decide, Modes, Part, SessionSettings
 from .extproc_server_counted import CountedLink
+from .extproc_server_crew import Crew
 from .extproc_server_host import TreeServer
 from .extproc_server_lane import Lane
-from .extproc_server_wire import event_of, reply_of
+from .extproc_server_wire import chunk_reply, event_of, piece_of, reply_of
 from .figures import Figures
 from .modes import name_of, remarks
 from .observing import Observer
@@ -167,9 +169,7 @@ class ExtProcServer:
         """Raises OSError when the port cannot be had."""
         async with anyio.create_task_group() as tasks:
 
-            def open_lane(lane: Lane) -> None:
-                tasks.start_soon(self._converse, LaneLink(lane))
-
+            crew = Crew(tasks, self._converse_on)
             self._server = TreeServer(
                 tasks,
                 {PROCESS: self._method()},
@@ -178,7 +178,7 @@ class ExtProcServer:
                 ),
                 message_limit=self.listening.sessions.body_limit + SLACK,
                 lanes_for=PROCESS,
-                open_lane=None if self.listening.plain else open_lane,
+                open_lane=None if self.listening.plain else crew.take,
             )
             where = self.listening
             await self._server.serve(where.host, where.port, where.tls, task_status=task_status)
@@ -211,10 +211,13 @@ class ExtProcServer:
 
     # -- one stream ---------------------------------------------------------------------------
 
+    async def _converse_on(self, lane: Lane) -> None:
+        await self._converse(LaneLink(lane))
+
     async def _converse(self, link: Link) -> None:
         """One conversation, to its end; whatever goes wrong with it stays with it."""
+        lane = link.lane if isinstance(link, LaneLink) else None
         if self.figures.streams is not None:
-            lane = link.lane if isinstance(link, LaneLink) else None
             link = CountedLink(link, self.figures.streams, lane)
         session = Session(
             self.wiring.value,
@@ -225,6 +228,8 @@ class ExtProcServer:
             self.random,
             self._awaits_end,
         )
+        if lane is not None:
+            lane.shortcut = partial(_reply_at_once, session)
         self._talks[session] = link
         self.open_streams.set(self.open_streams.value + 1)
         broken = True
@@ -351,6 +356,14 @@ class ExtProcServer:
 def _commands(session: Session, message: ProcessingRequest) -> list[Command]:
     event = event_of(message)
     return [] if event is None else session.handle(event)
+
+
+def _reply_at_once(session: Session, message: bytes) -> bytes | None:
+    """The reply to a piece of a response that only passes by."""
+    if session.passing is None or (piece := piece_of(message)) is None:
+        return None
+    session.passing.note(piece)
+    return chunk_reply(Part.RESPONSE_BODY, piece)
 
 
 def _replies(session: Session, messages: Sequence[ProcessingRequest]) -> list[bytes]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from struct import Struct
 from typing import Final, cast, final
 
 from grpclib.config import Configuration
@@ -50,6 +51,7 @@ REFUSED_STREAM: Final = 7
 MOST_STREAMS: Final = 10_000  # per connection; h2's default of 100 makes proxies open many
 _REMEMBERED: Final = 64  # header blocks per connection
 _STREAM_ID: Final = 0x7FFFFFFF
+_HEAD: Final = Struct(">BHBBI")  # of a frame: length (high byte, low bytes), kind, flags, stream
 
 _Decoded = tuple[int, object, bool, "list[tuple[bytes, bytes]]"]
 
@@ -187,6 +189,14 @@ class EdgeProtocol(TrackedProtocol):
     def take(self, size: int) -> None:
         self._h2.outbound_flow_control_window -= size
 
+    def taken(self, size: int, stream_window: int) -> bool:
+        h2 = self._h2
+        fits = size <= stream_window and size <= h2.max_outbound_frame_size
+        if not fits or size > h2.outbound_flow_control_window:
+            return False
+        h2.outbound_flow_control_window -= size
+        return True
+
     def acknowledge(self, stream: int, size: int) -> None:
         self.write(frame(WINDOW_UPDATE, 0, stream, size.to_bytes(4, "big")))
 
@@ -208,27 +218,24 @@ class EdgeProtocol(TrackedProtocol):
         """Handle the whole frames of *data*; where the first incomplete one begins."""
         size = len(data)
         while size - start >= 9:
+            high, low, kind, flags, stream = _HEAD.unpack_from(data, start)
+            length, stream = high << 16 | low, stream & _STREAM_ID
+            if length > self._h2.max_inbound_frame_size:
+                raise ValueError(f"a frame of {length} bytes")
             payload = start + 9
-            end = payload + int.from_bytes(data[start : start + 3], "big")
-            if end - payload > self._h2.max_inbound_frame_size:
-                raise ValueError(f"a frame of {end - payload} bytes")
+            end = payload + length
             if end > size:
                 break
-            kind, flags = data[start + 3], data[start + 4]
-            stream = int.from_bytes(data[start + 5 : payload], "big") & _STREAM_ID
-            lane = self.lanes.get(stream)
-            if lane is not None and kind == DATA and not flags & PADDED:
-                self._on_data(lane, flags, data, payload, end)
+            lane = self.lanes.get(stream) if kind == DATA else None
+            if lane is not None and not flags & PADDED:
+                lane.feed(data, payload, end)
+                self._received(length)
+                if flags & END_STREAM:
+                    lane.half_close()
             elif not self._on_frame(kind, flags, stream, data[payload:end]):
                 super().data_received(data[start:end])
             start = end
         return start
-
-    def _on_data(self, lane: Lane, flags: int, data: bytes, start: int, end: int) -> None:
-        lane.feed(data, start, end)
-        self._received(end - start)
-        if flags & END_STREAM:
-            lane.half_close()
 
     def _received(self, size: int) -> None:
         """The connection's window opens again at once; a stream's when its messages are read."""
@@ -265,8 +272,7 @@ class EdgeProtocol(TrackedProtocol):
             self.leave(stream)
             lane.close()
         elif kind == WINDOW_UPDATE:
-            lane.window += int.from_bytes(payload, "big") & _STREAM_ID
-            lane.push()
+            lane.widen(int.from_bytes(payload, "big") & _STREAM_ID)
         elif kind == DATA:
             content = payload[1 : len(payload) - payload[0]]
             lane.feed(content, 0, len(content))
@@ -288,8 +294,7 @@ class EdgeProtocol(TrackedProtocol):
         super().data_received(whole)
         change = self._h2.remote_settings.initial_window_size - before
         for lane in tuple(self.lanes.values()) if change else ():
-            lane.window += change
-            lane.push()
+            lane.widen(change)
 
     def _on_headers(self, flags: int, stream: int, block: bytes) -> bool:
         if flags & (PADDED | PRIORITY) or not flags & END_HEADERS:

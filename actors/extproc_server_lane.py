@@ -1,9 +1,14 @@
-"""Lanes: streams whose messages go in and out whole, without an object per frame."""
+"""Lanes: streams whose messages go in and out whole, without an object per frame.
+
+Most messages of a long response only pass by: those are answered where they come in, without a
+turn of the event loop for their handler, which has all others.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from struct import Struct
 from typing import Any, Final, Protocol, final
 
 from anyio import CancelScope
@@ -12,6 +17,11 @@ from grpclib.const import Status
 DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 7, 8
 END_STREAM, END_HEADERS, PADDED, PRIORITY = 0x1, 0x4, 0x8, 0x20
 PREFIX: Final = 5  # bytes before a gRPC message: compressed flag and length
+_PREFIX: Final = Struct(">BI")
+_HEAD: Final = Struct(">BHBBIBI")  # a frame's, and the prefix of the message that is all of it
+
+Shortcut = Callable[[bytes], bytes | None]
+"""Gives the reply to a message that only passes by, None for one that the handler must have."""
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -99,6 +109,10 @@ class Edge(Protocol):
         """Note that *size* bytes of DATA were sent."""
         ...
 
+    def taken(self, size: int, stream_window: int) -> bool:
+        """`take`, if there is room for all of it in one frame; whether there was."""
+        ...
+
     def acknowledge(self, stream: int, size: int) -> None:
         """Tell the peer that it may send *size* bytes more."""
         ...
@@ -117,6 +131,7 @@ class Lane:
     """One stream of the method that lanes are for: whole messages in, whole messages out."""
 
     __slots__ = (
+        "_at_once",
         "_edge",
         "_ended",
         "_finish",
@@ -129,17 +144,21 @@ class Lane:
         "_scope",
         "_unacked",
         "_waiter",
+        "_window",
         "closed",
-        "window",
+        "shortcut",
     )
 
     def __init__(self, edge: Edge, number: int, window: int) -> None:
         self._edge = edge
         self._number = number
-        self.window = window
+        self._window = window
         """Bytes that the peer takes on this stream."""
         self.closed = False
         """Whether the stream is gone: nothing that is said reaches anybody."""
+        self.shortcut: Shortcut | None = None
+        self._at_once: Shortcut | None = None
+        """The shortcut, as long as the handler waits for a message."""
         self._inbox: list[bytes] = []
         self._partial: list[bytes] = []
         self._have = 0
@@ -158,6 +177,7 @@ class Lane:
         while not self._inbox:
             if self.closed or self._ended:
                 return []
+            self._at_once = self.shortcut
             await self._wait()
         messages, self._inbox = self._inbox, []
         self._acknowledge()
@@ -178,26 +198,16 @@ class Lane:
             self._opened = True
             edge.write(frame(HEADERS, END_HEADERS, self._number, _OPENING))
         for message in messages:
-            size = PREFIX + len(message)
-            if self._pending or size > edge.room(self.window):
-                self._pending += b"\x00" + len(message).to_bytes(4, "big") + message
+            length = len(message)
+            size = PREFIX + length
+            if self._pending or not edge.taken(size, self._window):
+                self._pending += b"\x00" + length.to_bytes(4, "big") + message
             else:
-                self._write_message(message, size)
+                self._window -= size
+                head = _HEAD.pack(size >> 16, size & 0xFFFF, DATA, 0, self._number, 0, length)
+                edge.write(head + message)
         if self._pending:
             self.push()
-
-    def _write_message(self, message: bytes, size: int) -> None:
-        edge = self._edge
-        self.window -= size
-        edge.take(size)
-        edge.write(
-            size.to_bytes(3, "big")
-            + b"\x00\x00"
-            + self._number.to_bytes(4, "big")
-            + b"\x00"
-            + (size - PREFIX).to_bytes(4, "big")
-        )
-        edge.write(message)
 
     @property
     def congested(self) -> bool:
@@ -232,7 +242,7 @@ class Lane:
         try:
             await self._waiter
         finally:
-            self._waiter = None
+            self._waiter = self._at_once = None
 
     # -- the connection's side ----------------------------------------------------------------
 
@@ -241,14 +251,35 @@ class Lane:
         size = end - start
         self._unacked += size
         if not self._partial and size >= PREFIX:
-            length = int.from_bytes(data[start + 1 : start + PREFIX], "big")
-            if size == PREFIX + length and not data[start]:
-                self._inbox.append(data[start + PREFIX : end])
-                self.wake()
+            compressed, length = _PREFIX.unpack_from(data, start)
+            if size == PREFIX + length and not compressed:
+                self._take_in(data[start + PREFIX : end])
                 return
         self._partial.append(data[start:end])
         self._have += size
         self._collect()
+
+    def _take_in(self, message: bytes) -> None:
+        """Answer *message* at once if it only passes by; else the handler has it."""
+        shortcut = self._at_once
+        if shortcut is not None and not self.congested:
+            try:
+                reply = shortcut(message)
+            except Exception as exc:
+                self._fail(exc)
+                return
+            if reply is not None:
+                self.send((reply,))
+                self._acknowledge()
+                return
+        self._inbox.append(message)
+        self.wake()
+
+    def _fail(self, exc: Exception) -> None:
+        """What goes wrong with a stream is its handler's affair, never the connection's."""
+        self._at_once = None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(exc)
 
     def _collect(self) -> None:
         """Cut whole messages out of what has come in pieces."""
@@ -264,11 +295,11 @@ class Lane:
                 self._acknowledge()  # the rest of a large message has to have room
                 return
             whole = self._joined()
-            self._inbox.append(whole[PREFIX : PREFIX + length])
+            message = whole[PREFIX : PREFIX + length]
             rest = whole[PREFIX + length :]
             self._partial = [rest] if rest else []
             self._have = len(rest)
-            self.wake()
+            self._take_in(message)
 
     def _joined(self) -> bytes:
         whole = b"".join(self._partial)
@@ -298,14 +329,21 @@ class Lane:
             self._scope.cancel()
 
     def wake(self) -> None:
+        self._at_once = None  # from now on the handler's order counts
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def widen(self, size: int) -> None:
+        """The peer takes *size* bytes more on this stream."""
+        self._window += size
+        if self._pending:
+            self.push()
 
     def push(self) -> None:
         """Send of what is pending what the windows allow, and then the end."""
         edge, pending = self._edge, self._pending
-        while pending and (size := min(edge.room(self.window), len(pending))) > 0:
-            self.window -= size
+        while pending and (size := min(edge.room(self._window), len(pending))) > 0:
+            self._window -= size
             edge.take(size)
             edge.write(frame(DATA, 0, self._number, bytes(pending[:size])))
             del pending[:size]

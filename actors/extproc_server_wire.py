@@ -38,6 +38,7 @@ from pointsman.proto import (
     struct_of,
     values_of,
 )
+from pointsman.proto.wire import varint
 
 from .conversation import (
     ASSUMED_MODES,
@@ -102,6 +103,28 @@ def event_of(message: ProcessingRequest) -> Event | None:
     return None
 
 
+def piece_of(message: bytes) -> bytes | None:
+    """What an encoded ProcessingRequest carries, if that is a piece of a response and no more.
+
+    Read by hand, since these come most often. None for what is more than a frame holds, for a last
+    piece, for all other messages, and for those that are none.
+    """
+    size = len(message)
+    if not 8 <= size <= _FRAME or message[0] != _RESPONSE_BODY:
+        return None
+    # No length that fits into a frame takes more than two bytes.
+    start, length = 2, message[1]
+    if length > 127:
+        start, length = 3, length - 128 + (message[2] << 7)
+    end = start + length
+    if end != size and message[end:] != _NO_METADATA:
+        return None
+    first, length = start + 2, message[start + 1]
+    if length > 127:
+        first, length = start + 3, length - 128 + (message[start + 2] << 7)
+    return message[first:end] if message[start] == _BODY and first + length == end else None
+
+
 def _headers(message: HttpHeaders) -> Headers:
     """Some proxies fill ``value``, Envoy fills ``raw_value``."""
     if message.headers is None:
@@ -151,7 +174,7 @@ def reply_of(command: Command) -> bytes:
     """The encoded ProcessingResponse that carries out *command*."""
     match command:
         case Chunk(part, data, end):
-            return _chunk(part, data, end)
+            return chunk_reply(part, data, end)
         case Continue(part, set_headers, remove_headers, ask):
             if not set_headers and not remove_headers and ask is None:
                 return _CONTINUES[part]
@@ -276,22 +299,30 @@ def _with_body(message: ProcessingResponse, body: bytes) -> ProcessingResponse:
     return message
 
 
-def _chunk(part: Part, data: bytes, end: bool) -> bytes:
-    """The one reply that is never the same twice, and comes most often: put together by hand.
+def chunk_reply(part: Part, data: bytes, end: bool = False) -> bytes:
+    """The one reply that is never the same twice, and comes most often: put together by hand."""
+    return _before(part, len(data), end) + data + (_END if end else b"")
+
+
+@lru_cache(maxsize=4096)
+def _before(part: Part, length: int, end: bool) -> bytes:
+    """What stands before *length* bytes of data.
 
     The messages are nested, so each is a tag and a length before what it holds.
     """
-    head = _BODY + _varint(len(data)) if data else b""
-    tail = _END if end else b""
-    size = len(head) + len(data) + len(tail)
+    head = bytes((_BODY,)) + varint(length) if length else b""
+    size = len(head) + length + (len(_END) if end else 0)
     for tag in _NESTED[part]:
-        outer = tag + _varint(size)
+        outer = tag + varint(size)
         head = outer + head
         size += len(outer)
-    return head + data + tail
+    return head
 
 
-_BODY: Final = b"\x0a"  # StreamedBodyResponse.body
+_FRAME: Final = 16_384  # bytes of a message that comes in one frame, at most
+_RESPONSE_BODY: Final = 0x2A  # ProcessingRequest.response_body
+_NO_METADATA: Final = b"\x42\x00"  # ProcessingRequest.metadata_context, empty: in all of Envoy's
+_BODY: Final = 0x0A  # HttpBody.body, and StreamedBodyResponse.body
 _END: Final = b"\x10\x01"  # StreamedBodyResponse.end_of_stream, true
 _NESTED: Final[Mapping[Part, Sequence[bytes]]] = {
     # from the inside: BodyMutation.streamed_response, CommonResponse.body_mutation,
@@ -299,15 +330,6 @@ _NESTED: Final[Mapping[Part, Sequence[bytes]]] = {
     Part.REQUEST_BODY: (b"\x1a", b"\x1a", b"\x0a", b"\x1a"),
     Part.RESPONSE_BODY: (b"\x1a", b"\x1a", b"\x0a", b"\x22"),
 }
-
-
-@lru_cache(maxsize=4096)
-def _varint(number: int) -> bytes:
-    encoded = b""
-    while number >= 0x80:
-        encoded += bytes((number & 0x7F | 0x80,))
-        number >>= 7
-    return encoded + bytes((number,))
 
 
 def _refuse(command: Refuse) -> bytes:

@@ -52,6 +52,7 @@ from .conversation import (
 )
 from .modes import to_ask_for
 from .observing import Ending, Observer
+from .passing import Passing
 from .renaming import REWRITE_HEADERS, Renaming, priority_of, target_model
 from .session_headers import CONTROL_HEADERS, refusal_headers
 from .usage import UsageReader, readable
@@ -94,6 +95,8 @@ class Session:
     _complete: bool = field(default=False, init=False)
     """The end of the response passed by."""
     _response_began: bool = field(default=False, init=False)
+    passing: Passing | None = field(default=None, init=False)
+    """Is enough for pieces of the response that are not its end: they need not be handled."""
     _ended: bool = field(default=False, init=False)
 
     @property
@@ -290,6 +293,7 @@ class Session:
     def refuse(self, refusal: Refusal) -> list[Command]:
         """Turn the request down: from now on nothing else is said."""
         self.refusal = refusal
+        self.passing = None
         self._pieces.clear()
         headers = refusal_headers(refusal, self.request)
         return [Refuse(refusal.status, refusal.message, headers)]
@@ -321,6 +325,10 @@ class Session:
         self.observer.response_began(headers)
         if (self.wiring.processing.usage or self.observer.tokens) and readable(headers):
             self._usage = UsageReader()
+        untouched = self.outcome is not None and self._renaming is None and not event.end
+        shown = self.wiring.processing.response_chunks
+        if untouched and not shown and self.modes.response is BodyMode.FULL_DUPLEX:
+            self.passing = Passing(self.observer, self._usage)
         removed = ("content-length",) if self._renaming is not None else ()
         return [Continue(Part.RESPONSE_HEADERS, added, removed)]
 

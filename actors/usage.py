@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast, final
 
 import msgspec
-from attrs import define, evolve, field
+from attrs import define, field, fields
 
 from pointsman.kernel.model import Headers, Usage
 
@@ -26,7 +26,10 @@ MOST_TOKENS: Final = 2**63 - 1  # that are counted; more is a mistake, and too m
 _KEY: Final = re.compile(USAGE + b"|" + META_INFO)
 _KEPT: Final = len(META_INFO) - 1  # bytes that may be the beginning of a key
 _OPENING: Final = re.compile(rb"\s*:\s*(\{|n)?")
-_DEPTH: Final = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"?')  # a string may be cut off, too
+_BRACE: Final = re.compile(rb'(?s)(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+([{}])')  # none in a string
+
+_UNKNOWN: Final = Usage()
+_NAMES: Final = tuple(each.name for each in fields(Usage))
 
 PROMPT: Final = ("prompt_tokens", "input_tokens")
 COMPLETION: Final = ("completion_tokens", "output_tokens")
@@ -68,7 +71,8 @@ class UsageReader:
                     self._held = held if len(held) <= LONGEST else b""
                     return
                 position = end
-        self._held = data[max(position, len(data) - _KEPT) :]
+        # No key has a line's end in it, and most chunks end with one.
+        self._held = b"" if data.endswith(b"\n") else data[max(position, len(data) - _KEPT) :]
 
     def _take(self, data: bytes, key_end: int) -> int | None:
         """Read the value behind a key; where it ends, None when that is not known yet."""
@@ -86,20 +90,20 @@ class UsageReader:
         return end
 
     def _note(self, found: Mapping[str, int | None]) -> None:
-        known = self.usage or Usage()
-        said = {
-            name: count
-            for name, count in found.items()
-            if count or (count is not None and getattr(known, name) is None)
-        }
-        if said:
-            self.usage = evolve(known, **said)
+        known = self.usage or _UNKNOWN
+        said = Usage(*[_later(found.get(name), getattr(known, name)) for name in _NAMES])
+        if said != _UNKNOWN:
+            self.usage = said
 
 
 def readable(headers: Headers) -> bool:
     """Whether the response is not compressed."""
     encoding = (headers.get("content-encoding") or "").strip().lower()
     return encoding in ("", "identity")
+
+
+def _later(count: int | None, known: int | None) -> int | None:
+    return count or (count if known is None else known)
 
 
 def _counts(text: bytes) -> Mapping[str, int | None]:
@@ -115,19 +119,20 @@ def _counts(text: bytes) -> Mapping[str, int | None]:
 
 
 def _end_of_object(data: bytes, start: int) -> int | None:
-    depth = 0
-    for token in _DEPTH.finditer(data, start, start + LONGEST):
-        if token[0] == b"{":
-            depth += 1
-        elif token[0] == b"}":
-            depth -= 1
-            if not depth:
-                return token.end()
-    return None if len(data) - start < LONGEST else start + LONGEST
+    depth, limit, position = 0, start + LONGEST, start
+    while brace := _BRACE.match(data, position, limit):
+        depth += 1 if brace[1] == b"{" else -1
+        position = brace.end()
+        if not depth:
+            return position
+    return None if len(data) < limit else limit
 
 
 def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    return next((n for name in names if (n := _count(counts.get(name))) is not None), None)
+    for name in names:
+        if (count := _count(counts.get(name))) is not None:
+            return count
+    return None
 
 
 def _cached(counts: Mapping[str, Any]) -> int | None:
@@ -145,6 +150,4 @@ def _count(value: object) -> int | None:
         return int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TOKENS:
-        return None
-    return value
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,7 @@ from pointsman.actors.conversation import (
     Route,
     SendTo,
 )
-from pointsman.actors.extproc_server_wire import DESTINATION, event_of, reply_of
+from pointsman.actors.extproc_server_wire import DESTINATION, event_of, piece_of, reply_of
 from pointsman.proto import (
     BodyMutation,
     BodyResponse,
@@ -265,3 +266,80 @@ def test_p21_an_error_is_what_openai_clients_read(status: int) -> None:
     assert (error["message"], error["code"]) == ("why", status)
     assert error["type"]
     assert named == {"content-type": b"application/json", "retry-after": b"1"}
+
+
+RECORDED = Path(__file__).parents[1] / "proto" / "recorded.txt"
+END = ResponseBody(b"", end=True)
+
+
+def streamed_piece(data: bytes, *, end: bool = False, metadata: bool = True) -> bytes:
+    return encode(
+        ProcessingRequest(
+            response_body=HttpBody(body=data, end_of_stream=end),
+            metadata_context=Metadata() if metadata else None,
+        )
+    )
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+@given(data=st.binary(min_size=4, max_size=300) | st.integers(4, 16_300).map(bytes))
+def test_a_piece_is_read_by_hand(metadata: bool, data: bytes) -> None:
+    assert piece_of(streamed_piece(data, metadata=metadata)) == data
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(streamed_piece(b"data", end=True), id="the end"),
+        pytest.param(streamed_piece(b"x" * 16_380), id="more than a frame"),
+        pytest.param(b"\x22\x06\x0a\x04data", id="of a request"),
+        pytest.param(b"\x2a\x06\x32\x04data", id="another field"),
+        pytest.param(b"\x2a\x06\x0a\x04data\x50\x01", id="observed only"),
+        pytest.param(b"\x2a\x06\x0a\x04data\x2a\x00", id="merged"),
+        pytest.param(b"\x2a\x06\x0a\x05data", id="cut short inside"),
+        pytest.param(b"\x2a\x07\x0a\x04data", id="cut short"),
+        pytest.param(b"\x2a\x80\x81\x0a\xfd\x80" + b"x" * 16_509, id="lengths of three bytes"),
+    ],
+)
+def test_what_is_more_or_less_than_a_piece_is_the_codecs(message: bytes) -> None:
+    assert piece_of(message) is None
+
+
+def test_envoys_own_pieces_are_read_by_hand() -> None:
+    lines = [line.split() for line in RECORDED.read_text().splitlines()[1:]]
+    messages = [(field, bytes.fromhex(text)) for _, field, text in lines]
+    pieces = [message for field, message in messages if field == "response_body"]
+    ends = [piece for piece in pieces if event_of(decode(ProcessingRequest, piece)) == END]
+    assert [piece_of(piece) is None for piece in pieces] == [piece in ends for piece in pieces]
+    assert len(pieces) > len(ends) > 0
+    assert not any(piece_of(message) for field, message in messages if field != "response_body")
+
+
+@given(
+    st.sampled_from([b"", b"x", b"data: {}\n\n", b"x" * 130, b"x" * 16_000, b"x" * 16_380]),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.binary(max_size=2)), max_size=3),
+    st.integers(0, 3),
+)
+def test_what_is_read_by_hand_is_what_the_codec_reads(
+    data: bytes,
+    end: bool,
+    metadata: bool,
+    changes: list[tuple[int, int, bytes]],
+    cut: int,
+) -> None:
+    message = streamed_piece(data, end=end, metadata=metadata)
+    for place, removed, put in changes:
+        message = message[:place] + put + message[place + removed :]
+    message = message[: len(message) - cut]
+    piece = piece_of(message)
+    if piece is not None:
+        assert event_of(decode(ProcessingRequest, message)) == ResponseBody(piece, end=False)
+
+
+@given(st.binary(max_size=40).map(lambda rest: b"\x2a" + rest))
+def test_no_bytes_are_taken_for_another_piece_than_they_are(message: bytes) -> None:
+    piece = piece_of(message)
+    if piece is not None:
+        assert event_of(decode(ProcessingRequest, message)) == ResponseBody(piece, end=False)
