@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.model import EndCause, Endpoint
+from pointsman.kernel.names import OTHER
 
 from .conversation import BodyMode, Modes
 from .modes import name_of
@@ -20,6 +21,7 @@ from .tallies import SHORT, Tally, histogram
 OWN: Final = "pointsman_"
 ATTEMPTS: Final = f"{PREFIX}scheduler_attempts"
 ATTEMPT_LABELS: Final = ("status", "target_model_name", "endpoint_name", "namespace", "port")
+ENCODINGS: Final = ("gzip", "br", "deflate", "zstd", OTHER)
 PICK_SECONDS: Final = f"{PREFIX}scheduler_e2e_duration_seconds"
 
 
@@ -42,6 +44,7 @@ class DecisionFigures:
         factory=lambda: [[0] * len(BodyMode) for _ in BodyMode], init=False
     )
     """By the request's body mode, then by the response's."""
+    _opaque: dict[str, int] = field(factory=lambda: dict.fromkeys(ENCODINGS, 0), init=False)
     _picks: dict[tuple[str, str, int], _Picks] = field(
         factory=dict[tuple[str, str, int], _Picks], init=False
     )
@@ -61,6 +64,10 @@ class DecisionFigures:
         """There was no endpoint for *model*."""
         self._failures[model] = self._failures.get(model, 0) + 1
 
+    def opaque(self, encoding: str) -> None:
+        """A response was encoded like that, and its usage would have been of interest."""
+        self._opaque[encoding if encoding in self._opaque else OTHER] += 1
+
     def forget(self, endpoint: Endpoint) -> None:
         """Remove the series that name an endpoint which is gone."""
         # Its port may have changed meanwhile.
@@ -78,6 +85,8 @@ class DecisionFigures:
         yield _counter(f"{OWN}conversations", text, "cause", ends)
         text = "ext_proc conversations, by what the proxy shows in them."
         yield _counter(f"{OWN}streams", text, "mode", self._by_mode())
+        text = "Responses whose tokens could not be counted because of their content encoding."
+        yield _counter(f"{OWN}opaque_responses", text, "encoding", self._opaque)
 
     def attempts(self, name: str, labels: Iterable[str]) -> Metric:
         """Decisions, under a name and labels of the caller's."""

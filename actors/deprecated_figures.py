@@ -51,6 +51,7 @@ RENAMED: Final = {
     f"{PREFIX}average_running_requests": f"{POOL}average_running_requests",
     f"{PREFIX}ready_endpoints": f"{POOL}ready_pods",
     f"{PREFIX}scheduler_e2e_duration_seconds": f"{EXTENSION}scheduler_e2e_duration_seconds",
+    f"{PREFIX}plugin_duration_seconds": f"{EXTENSION}plugin_duration_seconds",
     f"{PREFIX}info": f"{EXTENSION}info",
     f"{PREFIX}prefix_indexer_size": f"{EXTENSION}prefix_indexer_size",
     f"{PREFIX}prefix_indexer_hit_ratio": f"{EXTENSION}prefix_indexer_hit_ratio",

@@ -13,6 +13,7 @@ from pointsman import __version__
 from pointsman.kernel.datastore import Snapshot
 from pointsman.kernel.pool import NO_REWRITES, Rewrites
 
+from .build import commit
 from .deprecated_figures import DeprecatedFigures
 from .figures import OWN, Figures
 from .pool_figures import PoolFigures
@@ -35,9 +36,9 @@ class NamedModels:
         return {*targets, *(model for rule in rewrites.rules for model in rule.models)}
 
 
-def show_version(figures: Figures) -> None:
+def show_version(figures: Figures, environment: Mapping[str, str]) -> None:
     figures.info.labels(__version__).set(1)
-    figures.build.labels("", __version__).set(1)
+    figures.build.labels(commit(environment), __version__).set(1)
 
 
 def show_pool(figures: Figures, name: str, snapshot: Callable[[], Snapshot]) -> PoolFigures:
@@ -65,6 +66,11 @@ def show_deprecated(
 ) -> None:
     """Show the figures also under their old names."""
     counters = (figures.poll_errors, figures.extract_errors, figures.build)
-    others = (*(counter.collect for counter in counters), figures.rewrites.families, plugins)
+    others = (
+        *(counter.collect for counter in counters),
+        figures.rewrites.families,
+        figures.calls.families,
+        plugins,
+    )
     twins = DeprecatedFigures(figures.requests, figures.decisions, pool, others)
     figures.collect(twins.families)

@@ -1,7 +1,7 @@
 """What the daemon counts and measures, under the reference system's names where it has them.
 
-What every request passes is in objects of its own (`request_figures`, `decision_figures`); here
-is what is rare, and the registry that shows all of it.
+What every request passes is in objects of its own (`request_figures`, `decision_figures`,
+`call_figures`); here is what is rare, and the registry that shows all of it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pointsman.kernel.installed import Installed
 from pointsman.kernel.model import Endpoint
-from pointsman.kernel.plugin import Role
 
+from .call_figures import CallFigures
 from .decision_figures import OWN, DecisionFigures
 from .observation import Observation
 from .request_figures import PREFIX, RequestFigures
@@ -67,11 +66,13 @@ class Figures:
         self.requests = RequestFigures()
         self.decisions = DecisionFigures()
         self.rewrites = RewriteFigures()
+        self.calls = CallFigures()
         self.streams: StreamFigures | None = None
         """Only for whoever asks for it."""
         self.collect(self.requests.families)
         self.collect(self.decisions.families)
         self.collect(self.rewrites.families)
+        self.collect(self.calls.families)
         self._make_rest()
 
     def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:
@@ -81,16 +82,6 @@ class Figures:
         return Gauge(name, text, list(labels), registry=self.registry)
 
     def _make_rest(self) -> None:
-        self.plugin_failures = self._counter(
-            f"{OWN}plugin_failures_total",
-            "Calls of a plugin that raised; its contribution was dropped.",
-            ("extension_point", "plugin_type", "plugin_name"),
-        )
-        self.violations = self._counter(
-            f"{PREFIX}plugin_data_scope_violations_total",
-            "Reads and writes of data that a plugin did not declare.",
-            ("plugin_name", "key", "access"),
-        )
         self.poll_errors = self._counter(
             f"{PREFIX}datalayer_poll_errors_total", "Failed scrapes.", ("source_type",)
         )
@@ -120,12 +111,6 @@ class Figures:
     def observe(self) -> Observation:
         """An observer for a conversation that begins."""
         return Observation(self.requests, self.decisions, self.rewrites, self.tokens, self.clock)
-
-    def plugin_failed(self, installed: Installed, role: Role) -> None:
-        self.plugin_failures.labels(role.value, installed.type_name, installed.name).inc()
-
-    def scope_violated(self, plugin: str, key: str, verb: str) -> None:
-        self.violations.labels(plugin, key, verb).inc()
 
     def forget(self, endpoint: Endpoint) -> None:
         """Remove the series that name an endpoint which is gone."""

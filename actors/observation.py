@@ -84,6 +84,9 @@ class Observation:
         kind = headers.get("content-type") or ""
         self._response = _Response(self.clock(), kind.lower().startswith(EVENT_STREAM))
 
+    def response_opaque(self, encoding: str) -> None:
+        self.decisions.opaque(encoding)
+
     def chunk_came(self, data: bytes) -> None:
         response, series = self._response, self._series
         if response is None or series is None:

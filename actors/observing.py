@@ -48,6 +48,10 @@ class Observer(Protocol):
 
     def response_began(self, headers: Headers) -> None: ...
 
+    def response_opaque(self, encoding: str) -> None:
+        """The usage in it is of interest and cannot be read: it is encoded like that."""
+        ...
+
     def chunk_came(self, data: bytes) -> None:
         """A piece of the response is here."""
         ...

@@ -28,6 +28,9 @@ class Relay:
     def response_began(self, headers: Headers) -> None:
         self._inner.response_began(headers)
 
+    def response_opaque(self, encoding: str) -> None:
+        self._inner.response_opaque(encoding)
+
     def chunk_came(self, data: bytes) -> None:
         self._inner.chunk_came(data)
 

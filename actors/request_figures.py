@@ -15,14 +15,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from pointsman.kernel.model import Request
-from pointsman.kernel.names import OTHER, Names
+from pointsman.kernel.names import DEFAULT_FLOW, OTHER, Names, flow_of
 
 from . import tallies
 from .tallies import Bounds, Tally, histogram, histograms
 
 PREFIX: Final = "llm_d_epp_"
-FAIRNESS_HEADERS: Final = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
-DEFAULT_FLOW: Final = "default-flow"
 MOST_SERIES: Final = 1000  # combinations of labels; the flow of later ones is ``other``
 
 Labels = tuple[str, str, str, str]
@@ -134,7 +132,7 @@ class RequestFigures:
         """Where *request* is counted, which may change with its model and priority."""
         if request is None:
             return self._find(("", "", DEFAULT_FLOW, 0))
-        flow = request.headers.first(*FAIRNESS_HEADERS) or DEFAULT_FLOW
+        flow = flow_of(request.headers)
         key = (request.incoming_model, request.model, flow, request.priority)
         return self._by_key.get(key) or self._find(key)
 

@@ -146,7 +146,12 @@ class Daemon:
             self.random,
         )
         self.server = ExtProcServer(
-            self._listening(), self.wiring, self.datastore, self.figures, self.random, self.follow
+            self._listening(),
+            self.wiring,
+            self.datastore,
+            self.figures,
+            self.random,
+            follow=self.follow,
         )
         self._describe()
 
@@ -156,8 +161,7 @@ class Daemon:
             topics=self.topics,
             random=self.random,
             allow_experimental=self.options.allow_experimental_plugins,
-            count_failure=self.figures.plugin_failed,
-            count_violation=self.figures.scope_violated,
+            calls_of=self.figures.calls.of,
         )
 
     def rewire(self, text: str, source: str) -> Wiring:
@@ -220,7 +224,7 @@ class Daemon:
 
     def _describe(self) -> None:
         figures, metrics, options = self.figures, self.metrics, self.options
-        show_version(figures)
+        show_version(figures, os.environ)
         figures.tokens = options.enable_token_metrics
         pool = show_pool(figures, options.pool_name or "", lambda: self.datastore.snapshot)
         figures.stale.set_function(lambda: metrics.stale)

@@ -96,10 +96,10 @@ class UsageReader:
             self.usage = said
 
 
-def readable(headers: Headers) -> bool:
-    """Whether the response is not compressed."""
+def encoding_of(headers: Headers) -> str:
+    """How the response is compressed; empty if it is not."""
     encoding = (headers.get("content-encoding") or "").strip().lower()
-    return encoding in ("", "identity")
+    return "" if encoding == "identity" else encoding
 
 
 def _later(count: int | None, known: int | None) -> int | None:

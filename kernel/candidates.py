@@ -8,6 +8,7 @@ from typing import Protocol, final
 
 from attrs import define, field, frozen
 
+from .calls import Calls, uncounted
 from .config import Config, PluginEntry, Reference
 from .document import Path
 from .graph import Node
@@ -36,8 +37,8 @@ class Surroundings:
     topics: Topics
     random: Random
     allow_experimental: bool = False
-    count_failure: Callable[[Installed, Role], None] = lambda installed, role: None
-    count_violation: Callable[[str, str, str], None] = lambda plugin, key, verb: None
+    calls_of: Callable[[str, str], Calls] = uncounted
+    """Who keeps figures of the plugin of a type and a name."""
 
 
 class Before(Protocol):

@@ -241,7 +241,8 @@ class Director:
     ) -> None:
         """A producer that fails or is late leaves its keys absent and stops nobody else."""
         installed = producer.installed
-        view = (installed.view.twin() if producer.waits else installed.view).lend(frame)
+        view = installed.view.twin() if producer.waits else installed.view
+        view.lend(frame, Role.PRODUCER)
         try:
             waiting: Awaitable[None] | None = installed.plugin.produce(view, endpoints)
             if producer.waits and waiting is not None:
@@ -264,7 +265,7 @@ class Director:
         """Call one method of a plugin; refusals pass if its role has them, all else is isolated."""
         view = installed.view
         try:
-            answer = getattr(installed.plugin, method)(view.lend(frame), *arguments)
+            answer = getattr(installed.plugin, method)(view.lend(frame, role), *arguments)
             if (read := _ANSWERS.get(role)) is not None:
                 answer = read(answer, *arguments)
         except AbsentKey:

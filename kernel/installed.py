@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from typing import Any, final
 
 from attrs import define, field
 
-from .errors import AbsentKey
+from .calls import Calls
+from .errors import AbsentKey, UndeclaredKey
 from .keys import DataView, Frame
 from .plugin import Role
 from .state import PluginState
 
 logger = logging.getLogger(__name__)
-
-Failed = Callable[["Installed", Role], None]
 
 
 @final
@@ -30,25 +27,17 @@ class Installed:
     plugin: Any
     view: DataView
     state: PluginState
-    count_failure: Failed = field(repr=False)
+    calls: Calls = field(repr=False)
     failures: int = field(default=0, init=False)
     _failing: bool = field(default=False, init=False)
 
     def __str__(self) -> str:
         return self.name if self.name == self.type_name else f"{self.name} ({self.type_name})"
 
-    @contextmanager
-    def lent(self, frame: Frame) -> Generator[DataView, None, None]:
-        """The plugin's view on *frame* for the length of the block."""
-        try:
-            yield self.view.lend(frame)
-        finally:
-            self.view.close()
-
     def decides(self, frame: Frame, endpoint: object) -> bool:
         """What it says as a decider; one that fails or lacks its data decides for no."""
         try:
-            answer = bool(self.plugin.disaggregate(self.view.lend(frame), endpoint))
+            answer = bool(self.plugin.disaggregate(self.view.lend(frame, Role.DECIDER), endpoint))
         except AbsentKey:
             return False
         except Exception as exc:
@@ -62,17 +51,18 @@ class Installed:
     def failed(self, role: Role, exc: Exception) -> None:
         """Note that a call raised: counted each time, logged when it starts.
 
-        The exception's text stays out of the log, for it may hold a prompt.
+        The exception's text stays out of the log, for it may hold a prompt; not so the names of
+        keys.
         """
         self.failures += 1
-        self.count_failure(self, role)
+        self.calls.failed(role)
         if not self._failing:
             self._failing = True
             logger.warning(
                 "plugin %s fails as %s, its contribution is dropped: %s",
                 self,
                 role.value,
-                where_raised(exc),
+                exc if isinstance(exc, UndeclaredKey) else where_raised(exc),
             )
         logger.debug("plugin %s failed", self, exc_info=exc)
 

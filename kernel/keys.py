@@ -8,10 +8,12 @@ costs a pointer, not a hash of its name. There are three scopes: one value per r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Final, Generic, NoReturn, Self, TypeVar, final, overload
 
 from attrs import define, field, frozen
 
+from .calls import Calls
 from .errors import AbsentKey, UndeclaredKey, ViewClosed
 from .state import CycleState, Lifetime, PluginState, RequestState
 from .topic import Overflow
@@ -151,19 +153,27 @@ class DataView:
     _reads: Mapping[Key, int] = field(repr=False)
     _writes: Mapping[Key, int] = field(repr=False)
     _kept: PluginState = field(repr=False)
-    _violated: Callable[[str, str, str], None] = field(repr=False)
+    _calls: Calls = field(repr=False)
     deciders: Mapping[str, Ask] = field(factory=dict[str, "Ask"], init=False, repr=False)
     """The plugins that it may ask, by name."""
     _values: Slots = field(default=_CLOSED, init=False, repr=False)
     _frame: Frame | None = field(default=None, init=False, repr=False)
+    _point: str = field(default="", init=False, repr=False)
+    _lent: float = field(default=0.0, init=False, repr=False)
+    """When the call began."""
 
-    def lend(self, frame: Frame) -> Self:
+    def lend(self, frame: Frame, point: str) -> Self:
         """Open the view on *frame* for one call of its plugin; `close` ends the loan.
 
         Calls of one plugin do not nest: it has one view, which costs a request nothing.
+
+        Args:
+            point: the extension point, for the figures. What passes until `close` is the call.
         """
         self._frame = frame
         self._values = frame.values
+        self._point = point
+        self._lent = perf_counter()
         return self
 
     def retract(self) -> None:
@@ -174,6 +184,7 @@ class DataView:
     def close(self) -> None:
         self._values = _CLOSED
         self._frame = None
+        self._calls.took(self._point, perf_counter() - self._lent)
 
     @property
     def read_slots(self) -> Iterable[int]:
@@ -182,7 +193,7 @@ class DataView:
 
     def twin(self) -> DataView:
         """A view of its own for a call that waits, while others of its plugin go on."""
-        view = DataView(self.plugin, self._reads, self._writes, self._kept, self._violated)
+        view = DataView(self.plugin, self._reads, self._writes, self._kept, self._calls)
         view.deciders = self.deciders
         return view
 
@@ -246,7 +257,7 @@ class DataView:
         frame = self._open()
         asked = self.deciders.get(decider)
         if asked is None:
-            self._violated(self.plugin, decider, "ask")
+            self._calls.violated(self._point, decider, "ask")
             raise UndeclaredKey(self.plugin, decider, "ask")
         return asked(frame, endpoint)
 
@@ -268,7 +279,7 @@ class DataView:
     def _refuse(self, key: Key, verb: str, declared: Mapping[Key, int]) -> NoReturn:
         if key in declared:
             raise ViewClosed(self.plugin)
-        self._violated(self.plugin, key.name, verb)
+        self._calls.violated(self._point, key.name, verb)
         raise UndeclaredKey(self.plugin, key.name, verb)
 
 

@@ -7,9 +7,18 @@ from typing import Final, final
 
 from attrs import define, field
 
+from .model import Headers
+
+FLOW_HEADERS: Final = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
+DEFAULT_FLOW: Final = "default-flow"
 MOST_NAMES: Final = 1000
 LONGEST_NAME: Final = 200  # characters
 OTHER: Final = "other"
+
+
+def flow_of(headers: Headers) -> str:
+    """The flow that a request says to be of, as the client wrote it."""
+    return headers.first(*FLOW_HEADERS) or DEFAULT_FLOW
 
 
 @final

@@ -36,6 +36,8 @@ class Parser(Protocol):
 
         None when bodies of *path* are of no interest: the request is decided without.
         The function raises `Refusal` (400) for a body that the path's API would not accept.
+        It depends on nothing but the body: large ones are read in another process, by a reader
+        made there from a pickled copy of the parser if there can be one.
         """
         ...
 
@@ -208,7 +210,7 @@ class Phase(enum.IntEnum):
     RESPONSE_END = 10
 
 
-class Role(enum.Enum):
+class Role(enum.StrEnum):
     """A role, by the name that figures and logs use for it."""
 
     PARSER = "RequestParsing"

@@ -25,8 +25,9 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, ClassVar, Final, final
 
-from attrs import define, field
+from attrs import define, field, frozen
 
+from .calls import Uncounted
 from .candidates import Surroundings
 from .config import read_config
 from .datastore import Snapshot
@@ -105,6 +106,15 @@ def make_request(
 
 
 @final
+@frozen
+class _Noted(Uncounted):
+    violations: list[tuple[str, str]]
+
+    def violated(self, point: str, key: str, access: str) -> None:
+        self.violations.append((key, access))
+
+
+@final
 @define(eq=False)
 class Bench:
     """One plugin with the endpoints and the request that it is asked about.
@@ -161,9 +171,9 @@ class Bench:
             if key in slots:
                 values[slots[key]] = value
         written: dict[Key, int] = {k: slots[k] for k in writes if not isinstance(k, EventKey)}
-        view = DataView("bench", slots, written, self.state, self._violated)
+        view = DataView("bench", slots, written, self.state, _Noted(self.violations))
         try:
-            yield view.lend(Frame(self.request, values, self.endpoints))
+            yield view.lend(Frame(self.request, values, self.endpoints), "")
         finally:
             view.close()
             found = {key: values[slot] for key, slot in written.items()}
@@ -172,9 +182,6 @@ class Bench:
     def _check(self, key: Key, value: Any) -> None:
         if isinstance(key, EndpointKey) and len(value) != len(self.endpoints):
             raise ValueError(f"{key}: {len(value)} entries for {len(self.endpoints)} endpoints")
-
-    def _violated(self, plugin: str, key: str, verb: str) -> None:
-        self.violations.append((key, verb))
 
 
 def surroundings(*classes: type[Any], topics: Topics | None = None) -> Surroundings:

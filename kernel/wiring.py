@@ -215,13 +215,9 @@ class _Assembly:
         absent = dict.fromkeys(consumes_of(candidate.plugin).all, len(slots))
         reads = {key: slots[name] for key, name in node.reads.items() if name in slots}
         state = self._state(candidate)
-        around = self.candidates.around
-        view = DataView(
-            node.name, {**absent, **writes, **reads}, writes, state, around.count_violation
-        )
-        return Installed(
-            node.name, candidate.type.name, candidate.plugin, view, state, around.count_failure
-        )
+        calls = self.candidates.around.calls_of(candidate.type.name, node.name)
+        view = DataView(node.name, {**absent, **writes, **reads}, writes, state, calls)
+        return Installed(node.name, candidate.type.name, candidate.plugin, view, state, calls)
 
     def _state(self, candidate: Candidate) -> PluginState:
         """The state of the same instance in the wiring before, if it goes on."""

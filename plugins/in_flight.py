@@ -14,7 +14,14 @@ from attrs import define, field, frozen
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from pointsman.kernel.keys import Column, Consumes, DataView, keys
-from pointsman.kernel.model import REQUEST_PRIORITY, Endpoint, Identity, SchedulingResult
+from pointsman.kernel.model import (
+    REQUEST_HEADERS,
+    REQUEST_PRIORITY,
+    Endpoint,
+    Identity,
+    SchedulingResult,
+)
+from pointsman.kernel.names import Names, flow_of
 from pointsman.kernel.plugin import Role
 from pointsman.kernel.registry import Stability
 from pointsman.kernel.state import StateKey
@@ -32,6 +39,9 @@ from .keys import (
 
 NOTHING: Final = InFlightLoad()
 LABELS: Final = ("endpoint_name", "namespace", "producer_name", "fairness_id", "priority")
+
+Sender = tuple[str, int]
+"""Whose request it is: its flow, a label, and its priority."""
 
 
 @final
@@ -54,24 +64,24 @@ class InFlightLoadParameters:
 @final
 @define(eq=False)
 class Ledger:
-    """The load of every endpoint that has any, in all and by priority."""
+    """The load of every endpoint that has any, in all and by whose it is."""
 
     _loads: dict[Identity, InFlightLoad] = field(factory=dict[Identity, InFlightLoad], init=False)
-    _shares: dict[tuple[Identity, int], tuple[Endpoint, InFlightLoad]] = field(
-        factory=dict[tuple[Identity, int], tuple[Endpoint, InFlightLoad]], init=False
+    _shares: dict[tuple[Identity, Sender], tuple[Endpoint, InFlightLoad]] = field(
+        factory=dict[tuple[Identity, Sender], tuple[Endpoint, InFlightLoad]], init=False
     )
 
-    def add(self, endpoint: Endpoint, priority: int, requests: int, tokens: int) -> None:
+    def add(self, endpoint: Endpoint, sender: Sender, requests: int, tokens: int) -> None:
         identity = endpoint.identity
         load = self._loads.get(identity, NOTHING).plus(requests, tokens)
         self._loads[identity] = load
-        _, share = self._shares.get((identity, priority), (endpoint, NOTHING))
+        _, share = self._shares.get((identity, sender), (endpoint, NOTHING))
         share = share.plus(requests, tokens)
-        self._shares[identity, priority] = endpoint, share
+        self._shares[identity, sender] = endpoint, share
         if not load.requests:
             del self._loads[identity]
         if not share.requests:
-            del self._shares[identity, priority]
+            del self._shares[identity, sender]
 
     def column(self, endpoints: Sequence[Endpoint]) -> Column[InFlightLoad]:
         loads = self._loads
@@ -79,10 +89,10 @@ class Ledger:
             return [NOTHING] * len(endpoints)
         return [loads.get(endpoint.identity, NOTHING) for endpoint in endpoints]
 
-    def shares(self) -> Iterator[tuple[Endpoint, int, InFlightLoad]]:
-        """Endpoint, priority, and what is in flight of both."""
-        for (_, priority), (endpoint, share) in self._shares.items():
-            yield endpoint, priority, share
+    def shares(self) -> Iterator[tuple[Endpoint, Sender, InFlightLoad]]:
+        """Endpoint, sender, and what is in flight of both."""
+        for (_, sender), (endpoint, share) in self._shares.items():
+            yield endpoint, sender, share
 
     def __len__(self) -> int:
         """How many endpoints have load."""
@@ -95,23 +105,23 @@ class _Count:
     """What one request counts for, at the endpoints it was sent to."""
 
     ledger: Ledger
-    priority: int
+    sender: Sender
     parts: list[tuple[Endpoint, int]]
     """Endpoints, with the tokens that are counted there still."""
 
     def take(self) -> None:
         for endpoint, tokens in self.parts:
-            self.ledger.add(endpoint, self.priority, 1, tokens)
+            self.ledger.add(endpoint, self.sender, 1, tokens)
 
     def release_tokens(self) -> None:
         parts, self.parts = self.parts, [(endpoint, 0) for endpoint, _ in self.parts]
         for endpoint, tokens in parts:
             if tokens:
-                self.ledger.add(endpoint, self.priority, 0, -tokens)
+                self.ledger.add(endpoint, self.sender, 0, -tokens)
 
     def on_evicted(self) -> None:
         for endpoint, tokens in self.parts:
-            self.ledger.add(endpoint, self.priority, -1, -tokens)
+            self.ledger.add(endpoint, self.sender, -1, -tokens)
 
 
 COUNT: Final = StateKey("count", _Count)
@@ -129,12 +139,21 @@ class InFlightLoadProducer:
     type_name: ClassVar = "inflight-load-producer"
     stability: ClassVar = Stability.BETA
     consumes: ClassVar = Consumes(
-        optional=[TOKENIZED_PROMPT, PREFIX_HIT, MAX_OUTPUT_TOKENS, REQUEST_PRIORITY]
+        optional=[
+            TOKENIZED_PROMPT,
+            PREFIX_HIT,
+            MAX_OUTPUT_TOKENS,
+            REQUEST_PRIORITY,
+            REQUEST_HEADERS,
+        ]
     )
     produces: ClassVar = keys(IN_FLIGHT_LOAD, UNCACHED_TOKENS)
     default_for: ClassVar = keys(IN_FLIGHT_LOAD, UNCACHED_TOKENS)
     parameters: InFlightLoadParameters
     ledger: Ledger = field(factory=Ledger, init=False)
+    _flows: Names = field(factory=Names, init=False)
+    _name: str = field(default="", init=False)
+    """Its own; known from the first request on that it counts."""
 
     @property
     def producer_names(self) -> Mapping[str, str]:
@@ -167,9 +186,15 @@ class InFlightLoadProducer:
             if profile is not None
             for target in profile.targets[:1]
         ]
-        count = _Count(self.ledger, data.get(REQUEST_PRIORITY) or 0, parts)
+        self._name = data.plugin
+        count = _Count(self.ledger, self._sender(data), parts)
         count.take()
         data.state.write(COUNT, count)
+
+    def _sender(self, data: DataView) -> Sender:
+        headers = data.get(REQUEST_HEADERS)
+        flow = self._flows.label(flow_of(headers)) if headers is not None else ""
+        return flow, data.get(REQUEST_PRIORITY) or 0
 
     def on_response_chunk(self, data: DataView, chunk: bytes) -> None:
         count = data.state.read(COUNT)
@@ -193,8 +218,8 @@ class InFlightLoadProducer:
         tokens = GaugeMetricFamily(
             "llm_d_epp_inflight_tokens", "Tokens that they were sent with.", labels=LABELS
         )
-        for endpoint, priority, load in self.ledger.shares():
-            labels = [endpoint.name, endpoint.namespace, self.type_name, "", str(priority)]
+        for endpoint, (flow, priority), load in self.ledger.shares():
+            labels = [endpoint.name, endpoint.namespace, self._name, flow, str(priority)]
             requests.add_metric(labels, load.requests)
             tokens.add_metric(labels, load.tokens)
         return requests, tokens
@@ -205,11 +230,12 @@ class InFlightLoadProducer:
         return [
             {
                 "endpoint": endpoint.id,
+                "flow": flow,
                 "priority": priority,
                 "requests": load.requests,
                 "tokens": load.tokens,
             }
-            for endpoint, priority, load in busiest
+            for endpoint, (flow, priority), load in busiest
         ]
 
 

@@ -9,6 +9,8 @@ from attrs import field, frozen
 from pointsman.kernel.keys import DataKey, EndpointKey
 from pointsman.kernel.model import Endpoint, Identity
 
+TOKEN_BYTES: Final = 4
+
 
 @final
 @frozen
@@ -60,11 +62,11 @@ class Tokens:
     """One prompt as tokens."""
 
     data: bytes
-    """Four little-endian bytes a token."""
+    """`TOKEN_BYTES` little-endian bytes a token; the last of an estimate may have fewer."""
     features: tuple[Feature, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.data) // 4
+        return -(-len(self.data) // TOKEN_BYTES)
 
 
 @final

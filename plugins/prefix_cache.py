@@ -33,11 +33,10 @@ from pointsman.kernel.registry import Stability
 from pointsman.kernel.state import StateKey
 from pointsman.kernel.structure import above, at_least, within
 
-from .keys import PREFIX_HIT, TOKENIZED_PROMPT, PrefixHit, TokenizedPrompt, Tokens
-from .prefix_figures import Shares, Suspicion
+from .keys import PREFIX_HIT, TOKEN_BYTES, TOKENIZED_PROMPT, PrefixHit, TokenizedPrompt, Tokens
+from .prefix_figures import BYTES, SHARES, Hits, Suspicion
 from .prefix_index import BlockHashes, PrefixIndex, root_hash
 
-TOKEN_BYTES: Final = 4
 BLOCK_FLOOR: Final = 64  # tokens; smaller blocks cost more than they tell apart
 DEFAULT_BLOCK: Final = 16  # tokens, before the floor
 DEFAULT_CAPACITY: Final = 31250  # blocks
@@ -98,8 +97,11 @@ class ApproxPrefixCacheProducer:
     parameters: ApproxPrefixCacheParameters
     index: PrefixIndex[Identity] = field(init=False)
     _configs: dict[Identity, CacheConfig] = field(factory=dict[Identity, CacheConfig], init=False)
-    _reachable: Shares = field(factory=Shares, init=False)
-    _achieved: Shares = field(factory=Shares, init=False)
+    _reachable: Hits = field(factory=lambda: Hits(SHARES), init=False)
+    _achieved: Hits = field(factory=lambda: Hits(SHARES), init=False)
+    _achieved_bytes: Hits = field(factory=lambda: Hits(BYTES), init=False)
+    _name: str = field(default="", init=False)
+    """Its own; known from the first request on that the index learned from."""
     _suspicion: Suspicion = field(factory=Suspicion, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -139,8 +141,8 @@ class ApproxPrefixCacheProducer:
             raise Refusal(412, "no decode worker has the requested KV cache")
         if looked is None or not looked.total:
             return
-        self._reachable.note(max(looked.matches.values(), default=0) / looked.total)
-        self._achieved.note(looked.matches.get(target, 0) / looked.total)
+        self._note(looked, looked.matches.get(target, 0))
+        self._name = data.plugin
         prefill = result.profiles.get(self.parameters.prefill_profile_name)
         computing = {target, *([prefill.targets[0].identity] if prefill is not None else [])}
         for identity in computing:
@@ -194,15 +196,27 @@ class ApproxPrefixCacheProducer:
         found = [self.index.match(identities, chain) for chain in chains]
         return found[0] if len(found) == 1 else [sum(each) for each in zip(*found, strict=True)]
 
+    def _note(self, looked: _Looked, achieved: int) -> None:
+        """Count what could be had of a prompt, and how many blocks of it were."""
+        self._reachable.note(max(looked.matches.values(), default=0) / looked.total)
+        self._achieved.note(achieved / looked.total)
+        self._achieved_bytes.note(achieved * looked.block_size * TOKEN_BYTES)
+
     def figures(self) -> Iterable[Metric]:
-        """What /metrics shows of the index."""
-        size = GaugeMetricFamily("llm_d_epp_prefix_indexer_size", "Blocks in the prefix index.")
-        size.add_metric([], len(self.index))
+        """What /metrics shows of the index, once it learned something."""
+        if not self._name:
+            return
+        labels = {"plugin_name": self._name, "plugin_type": self.type_name}
+        text = "Blocks in the prefix index."
+        size = GaugeMetricFamily("llm_d_epp_prefix_indexer_size", text, labels=list(labels))
+        size.add_metric(list(labels.values()), len(self.index))
         yield size
         text = "Share of the prompt that the best endpoint held."
-        yield self._reachable.family("pointsman_prefix_reachable_ratio", text)
+        yield self._reachable.family("pointsman_prefix_reachable_ratio", text, labels)
         text = "Share of the prompt that the chosen endpoint held."
-        yield self._achieved.family("llm_d_epp_prefix_indexer_hit_ratio", text)
+        yield self._achieved.family("llm_d_epp_prefix_indexer_hit_ratio", text, labels)
+        text = "Bytes of the prompt's tokens, four for each, that the chosen endpoint held."
+        yield self._achieved_bytes.family("llm_d_epp_prefix_indexer_hit_bytes", text, labels)
 
     def dead_signals(self) -> Mapping[str, str]:
         return self._suspicion.dead()

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Final, final
 
 from attrs import define, field
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
-SHARES: Final = tuple(n / 10 for n in range(1, 11))
+SHARES: Final = tuple(n / 10 for n in range(11))
+BYTES: Final = (0.0, *(float(16 << doublings) for doublings in range(13)))  # to 64 KiB
 SUSPICIOUS: Final = 100  # requests in a row
 REMEMBERED: Final = 1024  # prompts' first blocks
 
 
 @final
 @define(eq=False)
-class Shares:
-    """A histogram of shares from 0 to 1."""
+class Hits:
+    """A histogram of what was found of prompts."""
 
-    counts: list[int] = field(factory=lambda: [0] * (len(SHARES) + 1))
-    total: float = 0.0
+    bounds: tuple[float, ...]
+    counts: list[int] = field(init=False)
+    total: float = field(default=0.0, init=False)
 
-    def note(self, share: float) -> None:
-        self.counts[max(0, int(share * 10 - 1e-9))] += 1
-        self.total += share
+    def __attrs_post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
 
-    def family(self, name: str, text: str) -> Metric:
-        buckets: list[tuple[str, float]] = []
-        seen = 0
-        for bound, count in zip((*SHARES, "+Inf"), self.counts, strict=True):
-            seen += count
-            buckets.append((str(bound), float(seen)))
-        family = HistogramMetricFamily(name, text)
-        family.add_metric([], buckets, self.total)
+    def note(self, found: float) -> None:
+        self.counts[bisect_left(self.bounds, found)] += 1
+        self.total += found
+
+    def family(self, name: str, text: str, labels: Mapping[str, str]) -> Metric:
+        bounds = (*map(str, self.bounds), "+Inf")
+        counts = map(float, accumulate(self.counts))
+        family = HistogramMetricFamily(name, text, labels=list(labels))
+        buckets = list(zip(bounds, counts, strict=True))
+        family.add_metric(list(labels.values()), buckets, self.total)
         return family
 
 

@@ -18,6 +18,8 @@ from typing import Final, Generic, TypeVar, final
 from attrs import define, field
 from xxhash import xxh64_intdigest
 
+from .keys import TOKEN_BYTES
+
 E = TypeVar("E", bound=Hashable)
 
 _MASK: Final = (1 << 60) - 1  # an int of 60 bits takes 32 bytes, one of 64 takes 48
@@ -37,7 +39,7 @@ class BlockHashes:
     """The chained hashes of one prompt's whole blocks, made only as far as somebody asks."""
 
     data: bytes
-    """The prompt's tokens, four bytes each."""
+    """The prompt's tokens, four bytes each; the last may be short."""
     block_bytes: int
     root: int
     known: list[int] = field(factory=list[int], init=False)
@@ -45,7 +47,7 @@ class BlockHashes:
 
     def __len__(self) -> int:
         """How many whole blocks there are."""
-        return len(self.data) // self.block_bytes
+        return -(-len(self.data) // TOKEN_BYTES) * TOKEN_BYTES // self.block_bytes
 
     @property
     def total(self) -> int:

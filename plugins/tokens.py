@@ -20,9 +20,8 @@ from xxhash import xxh64_intdigest
 from pointsman.kernel.model import Headers
 from pointsman.kernel.structure import Duration, above, at_least, one_of
 
-from .keys import Feature, Media, Part, RequestPrompt, TokenizedPrompt, Tokens
+from .keys import TOKEN_BYTES, Feature, Media, Part, RequestPrompt, TokenizedPrompt, Tokens
 
-TOKEN_BYTES: Final = 4
 DATA_URL: Final = b"data:"
 PIXELS_A_TOKEN: Final = 1024  # of a film's frame
 VIDEO_FPS: Final = "x-llm-d-video-fps"
@@ -170,8 +169,7 @@ def _pack(parts: tuple[Part, ...], settings: EstimateParameters, hints: VideoHin
         features.append(Feature(part.modality, f"{digest:016x}", offset, count))
         pieces += (bytes(padding), struct.pack("<I", digest & 0xFFFFFFFF) * count)
         size += padding + count * TOKEN_BYTES
-    pieces.append(bytes(-size % TOKEN_BYTES))
-    return Tokens(b"".join(pieces), tuple(features))
+    return Tokens(pieces[0] if len(pieces) == 1 else b"".join(pieces), tuple(features))
 
 
 def _media_tokens(media: Media, settings: EstimateParameters, hints: VideoHints) -> int:

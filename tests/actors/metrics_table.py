@@ -19,7 +19,9 @@ from pointsman.kernel.errors import Refusal
 from pointsman.kernel.model import EndCause, Freshness, Headers, Parsed, Usage
 from pointsman.kernel.plugin import Role
 from pointsman.kernel.pool import ModelRewrite, RewriteRule, RewriteTarget, SetRewrites
-from pointsman.kernel.testing import make_request, wired
+from pointsman.kernel.testing import decide, endpoints, make_request, pool, wired
+from pointsman.plugins.keys import REQUEST_PROMPT, RequestPrompt
+from pointsman.plugins.prefix_figures import BYTES, SHARES
 from pointsman.plugins.stages import StageCount
 
 FLAGS: Final = ("--enable-deprecated-metrics", "--enable-grpc-stream-metrics")
@@ -39,7 +41,7 @@ plugins:
 """
 OF_THE_PROCESS: Final = ("process_", "python_")
 CURRENT: Final = ("llm_d_epp_", "pointsman_")
-NAMES: Final = {bounds: name for name, bounds in SETS.items()}
+NAMES: Final = {SHARES: "shares", BYTES: "hit bytes"} | {b: name for name, b in SETS.items()}
 
 
 @frozen(order=True)
@@ -66,9 +68,10 @@ def exercise(daemon: Daemon) -> None:
     daemon.datastore.apply(ReportMetrics(endpoint.identity, values))
     _converse(daemon)
     figures = daemon.figures
-    installed = daemon.wiring.value.installed["queue-scorer"]
-    figures.plugin_failed(installed, Role.SCORER)
-    figures.scope_violated("queue-scorer", "kv-cache-usage", "read")
+    calls = figures.calls.of("queue-scorer", "queue-scorer")
+    calls.failed(Role.SCORER)
+    calls.violated(Role.SCORER, "kv-cache-usage", "read")
+    figures.decisions.opaque("gzip")
     figures.poll_errors.labels("metrics-data-source").inc()
     figures.extract_errors.labels("metrics-data-source", "core-metrics-extractor").inc()
     figures.reloads.labels("success").inc()
@@ -97,11 +100,19 @@ def _converse(daemon: Daemon) -> None:
 
 def rows(daemon: Daemon) -> list[Row]:
     """All families of a daemon that was exercised, and those of plugins that it does not use."""
-    installed = wired(OF_PLUGINS, *plugins.BUILT_IN).installed.values()
-    families = [*daemon.figures.registry.collect(), *merged(installed)]
+    families = [*daemon.figures.registry.collect(), *_of_plugins()]
     families.append(StageCount("disagg-profile-handler").family())
     shown = {row.name: row for row in map(_row, families)}
     return sorted(row for row in shown.values() if not row.name.startswith(OF_THE_PROCESS))
+
+
+def _of_plugins() -> Iterator[Metric]:
+    wiring = wired(OF_PLUGINS, *plugins.BUILT_IN)
+    prompt = RequestPrompt(((b"x" * 1000,),))
+    request = make_request(model="m")
+    decide(wiring, pool(endpoints("a")), request, {REQUEST_PROMPT: prompt})
+    yield from merged(wiring.installed.values())
+    request.end()
 
 
 def _row(family: Metric) -> Row:
@@ -137,7 +148,7 @@ def _current(found: Iterable[Row]) -> Iterator[str]:
 
 
 def _buckets(row: Row) -> str:
-    return "-" if row.type != "histogram" else NAMES.get(row.buckets, "shares")
+    return "-" if row.type != "histogram" else NAMES[row.buckets]
 
 
 def _sets(found: Iterable[Row]) -> Iterator[str]:

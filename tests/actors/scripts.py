@@ -43,6 +43,10 @@ BUFFERED = Modes(BodyMode.BUFFERED, BodyMode.NONE)
 LOAD_ONLY = "plugins: [{type: queue-scorer}]"
 
 
+_REGISTRIES: dict[tuple[type[Any], ...], Registry] = {}
+"""By the types beside the built-in ones: to read all those takes as long as many a test."""
+
+
 def headers_of(pairs: Iterable[tuple[str, bytes]]) -> Headers:
     """Headers as plugins see them: names in lower case, the last value of a name wins."""
     return Headers({name.lower(): value for name, value in pairs})
@@ -87,10 +91,11 @@ def pieces(data: bytes, size: int, *, last_empty: bool = True) -> list[RequestBo
 
 def wired(text: str, *more: type[Any]) -> Wiring:
     """A configuration with the built-in plugins and *more*, at work."""
-    registry = Registry()
-    for plugin_class in (*plugins.BUILT_IN, *more):
-        registry.register(plugin_class)
-    around = Surroundings(registry=registry, topics=Topics(), random=Random(1))
+    if more not in _REGISTRIES:
+        _REGISTRIES[more] = registry = Registry()
+        for plugin_class in (*plugins.BUILT_IN, *more):
+            registry.register(plugin_class)
+    around = Surroundings(registry=_REGISTRIES[more], topics=Topics(), random=Random(1))
     return wire(read_config(text, "test"), around)
 
 
@@ -102,6 +107,7 @@ class Unobserved:
     def began(self, request: Request, modes: Modes) -> None: ...
     def picked(self, request: Request, outcome: Outcome, seconds: float) -> None: ...
     def response_began(self, headers: Headers) -> None: ...
+    def response_opaque(self, encoding: str) -> None: ...
     def chunk_came(self, data: bytes) -> None: ...
     def chunk_passed(self) -> None: ...
     def ended(self, ending: Ending) -> None: ...

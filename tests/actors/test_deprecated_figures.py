@@ -31,7 +31,7 @@ def figures() -> Figures:
     """Two requests of flows of their own for the same model, and one for another."""
     clock = [0.0]
     figures = Figures(clock=lambda: clock[0])
-    show_version(figures)
+    show_version(figures, {})
     twins = show_pool(figures, "p", lambda: SNAPSHOT)
     show_deprecated(figures, twins, of_plugins)
     for model, flow, size in (("m", "x", 100), ("m", "y", 200), ("n", "x", 50)):
@@ -40,6 +40,7 @@ def figures() -> Figures:
         talk.begin()
         talk.pick()
     figures.poll_errors.labels("metrics-data-source").inc(3)
+    figures.calls.of("random-picker", "picker").took("Picker", 0.5)
     return figures
 
 
@@ -82,6 +83,10 @@ def test_the_rest_changed_nothing_but_the_name(figures: Figures) -> None:
         figures, "llm_d_epp_scheduler_e2e_duration_seconds"
     )
     assert value(figures, "inference_extension_prefix_indexer_size") == 5
+    assert series(figures, "inference_extension_plugin_duration_seconds_count") == [
+        {"extension_point": "Picker", "plugin_type": "random-picker", "plugin_name": "picker"}
+    ]
+    assert measured(figures, "inference_extension_plugin_duration_seconds") == [(1, 0.5)]
     assert len(series(figures, "inference_extension_info")) == 1
     errors = "llm_d_inference_scheduler_datalayer_poll_errors_total"
     assert value(figures, errors, source_type="metrics-data-source") == 3

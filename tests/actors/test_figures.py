@@ -6,34 +6,14 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from pointsman import plugins
 from pointsman.actors.figures import Figures
-from pointsman.kernel.plugin import Role
-from pointsman.kernel.testing import wired
 
 from .figure_texts import series, value
-
-WIRING = wired("plugins: [{type: random-picker}]", *plugins.BUILT_IN)
 
 
 @pytest.fixture
 def figures() -> Figures:
     return Figures()
-
-
-def test_failures_and_violations_are_counted(figures: Figures) -> None:
-    figures.plugin_failed(WIRING.installed["random-picker"], Role.PICKER)
-    figures.scope_violated("mine", "kv-cache-usage", "read")
-    assert series(figures, "pointsman_plugin_failures_total") == [
-        {
-            "extension_point": "Picker",
-            "plugin_type": "random-picker",
-            "plugin_name": "random-picker",
-        }
-    ]
-    assert series(figures, "llm_d_epp_plugin_data_scope_violations_total") == [
-        {"plugin_name": "mine", "key": "kv-cache-usage", "access": "read"}
-    ]
 
 
 def test_m_12_a_gauge_of_a_function_is_zero_when_there_is_nothing(figures: Figures) -> None:

@@ -15,6 +15,9 @@ from .metrics_table import CONFIG, FLAGS, Row, exercise, rows, tables
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 HEADING: Final = "## All of them\n\n"
 L: Final = ("model_name", "target_model_name", "fairness_id", "priority")
+CALL: Final = ("extension_point", "plugin_type", "plugin_name")
+WHOSE: Final = ("plugin_name", "plugin_type")
+SHARE: Final = ("endpoint_name", "namespace", "producer_name", "fairness_id", "priority")
 COMPATIBLE: Final = {
     "request_total": ("counter", L),
     "request_error_total": ("counter", (*L, "error_code")),
@@ -44,6 +47,13 @@ COMPATIBLE: Final = {
         "counter",
         ("status", "target_model_name", "endpoint_name", "namespace", "port"),
     ),
+    "plugin_duration_seconds": ("histogram", CALL),
+    "plugin_data_scope_violations_total": ("counter", (*CALL, "access")),
+    "prefix_indexer_size": ("gauge", WHOSE),
+    "prefix_indexer_hit_ratio": ("histogram", WHOSE),
+    "prefix_indexer_hit_bytes": ("histogram", WHOSE),
+    "inflight_requests": ("gauge", SHARE),
+    "inflight_tokens": ("gauge", SHARE),
     "datalayer_poll_errors_total": ("counter", ("source_type",)),
     "datalayer_extract_errors_total": ("counter", ("source_type", "extractor_type")),
     "model_rewrite_decisions_total": (

@@ -366,3 +366,24 @@ def test_an_endpoint_that_is_back_is_counted_from_zero(figures: Figures) -> None
     figures.forget(A)
     pick(figures, A)
     assert attempts(figures, A) == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "label"),
+    [
+        ("gzip", "gzip"),
+        ("br", "br"),
+        ("deflate", "deflate"),
+        ("zstd", "zstd"),
+        ("x\udcff", "other"),
+    ],
+)
+def test_opaque_responses_are_counted_by_a_few_encodings(
+    talk: Talk, encoding: str, label: str
+) -> None:
+    talk.observer.response_opaque(encoding)
+    talk.observer.response_opaque("gzip, br")
+    shown = series(talk.figures, "pointsman_opaque_responses_total")
+    assert sorted(labels["encoding"] for labels in shown) == sorted({label, "other"})
+    count = value(talk.figures, "pointsman_opaque_responses_total", encoding=label)
+    assert count == (2 if label == "other" else 1)

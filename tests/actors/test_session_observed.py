@@ -50,6 +50,9 @@ class Notes(Unobserved):
     def response_began(self, headers: Headers) -> None:
         self.told.append("response")
 
+    def response_opaque(self, encoding: str) -> None:
+        self.told.append(f"opaque: {encoding}")
+
     def chunk_came(self, data: bytes) -> None:
         self.told.append(data.decode())
 
@@ -148,3 +151,16 @@ def test_tokens_of_a_compressed_response_are_unknown(notes: Notes) -> None:
     events = response(ANSWER, **{"content-encoding": "gzip"})
     talk(notes, opening(), BODY, *events, ResponseTrailers())
     assert notes.usage is None
+    assert [told for told in notes.told if "opaque" in told] == ["opaque: gzip"]
+
+
+def test_a_compressed_response_of_which_nobody_wants_tokens_is_nothing_to_tell() -> None:
+    notes = Notes(tokens=False)
+    events = response(ANSWER, **{"content-encoding": "gzip"})
+    talk(notes, opening(), BODY, *events, ResponseTrailers())
+    assert not [told for told in notes.told if "opaque" in told]
+
+
+def test_a_plain_response_is_not_opaque(notes: Notes) -> None:
+    talk(notes, opening(), BODY, *response(ANSWER), ResponseTrailers())
+    assert not [told for told in notes.told if "opaque" in told]

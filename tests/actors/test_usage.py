@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.actors.usage import LONGEST, UsageReader, readable
+from pointsman.actors.usage import LONGEST, UsageReader, encoding_of
 from pointsman.kernel.model import Usage
 
 from .scripts import headers_of
@@ -124,6 +124,18 @@ def test_any_cuts_give_the_same(text: bytes, cuts: Sequence[int]) -> None:
     assert read(*pieces) == read(text)
 
 
+ODD = st.text('{}"\\\n:x', max_size=12)
+
+
+@given(
+    st.dictionaries(ODD, ODD | st.dictionaries(ODD, ODD, max_size=2), max_size=5), st.floats(0, 1)
+)
+def test_a_brace_or_quote_in_a_string_ends_nothing(odd: dict[str, object], cut: float) -> None:
+    text = sse({"usage": {**odd, "prompt_tokens": 7}})
+    place = round(cut * len(text))
+    assert read(text[:place], text[place:]) == Usage(7)
+
+
 def test_what_was_not_said_later_stays() -> None:
     """Continuous usage: each event has the counts so far."""
     events = [{"usage": {"prompt_tokens": 9}}, {"usage": {"completion_tokens": 1}}]
@@ -195,11 +207,11 @@ def test_no_bytes_disturb_it(chunks: list[bytes]) -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "expected"),
-    [(None, True), ("identity", True), ("gzip", False), ("br", False), (" GZIP ", False)],
+    [(None, ""), ("identity", ""), ("gzip", "gzip"), ("br", "br"), (" GZIP ", "gzip")],
 )
-def test_compressed_responses_are_opaque(encoding: str | None, expected: bool) -> None:
+def test_compressed_responses_are_opaque(encoding: str | None, expected: str) -> None:
     pairs = [] if encoding is None else [("content-encoding", encoding.encode())]
-    assert readable(headers_of(pairs)) is expected
+    assert encoding_of(headers_of(pairs)) == expected
 
 
 DATA = Path(__file__).parent / "data"

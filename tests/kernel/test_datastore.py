@@ -14,6 +14,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.examples import share
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pointsman.kernel.datastore import (
@@ -394,7 +395,7 @@ class Pools(RuleBasedStateMachine):
 
 
 test_the_store_agrees_with_a_naive_model = Pools.TestCase
-test_the_store_agrees_with_a_naive_model.settings = settings(max_examples=40)
+test_the_store_agrees_with_a_naive_model.settings = settings(max_examples=share(0.4))
 
 
 @given(st.lists(SPECS))

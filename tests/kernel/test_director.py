@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
 
 from pointsman.kernel.config import read_config
 from pointsman.kernel.errors import ViewClosed
@@ -47,7 +46,6 @@ from .zoo import (
     failing,
     in_profile,
     listed,
-    listing,
     reading,
     refusal,
     refusing,
@@ -280,27 +278,6 @@ def test_a_producer_without_its_data_is_not_to_blame() -> None:
     decide(wiring, POOL)
     assert seen == [None]
     assert wiring.installed["needy"].failures == 0
-
-
-def test_what_is_not_declared_is_neither_read_nor_written() -> None:
-    violations: list[tuple[str, str, str]] = []
-
-    def nosy(data: DataView, given: Sequence[Endpoint]) -> None:
-        data[NOTE] = "mine"
-
-    classes = [
-        zoo.admitter("nosy", lambda data, given: data[REQUEST_PATH]),
-        zoo.producer("pushy", nosy, keys(TEXT)),
-    ]
-
-    def count(plugin: str, key: str, verb: str) -> None:
-        violations.append((plugin, key, verb))
-
-    around = evolve(surroundings(*classes), count_violation=count)
-    wiring = wire(read_config(listing(*classes), "test"), around)
-    decide(wiring, POOL)
-    assert violations == [("pushy", "note", "write"), ("nosy", "request-path", "read")]
-    assert [one.failures for one in wiring.installed.values()][:2] == [1, 1]
 
 
 def test_a_view_that_was_kept_is_dead() -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
-from pointsman.kernel.errors import ViewClosed
 from pointsman.kernel.installed import where_raised
-from pointsman.kernel.keys import Frame
 from pointsman.kernel.plugin import Role
 from pointsman.kernel.structure import FieldError
-from pointsman.kernel.testing import decide, endpoints, make_request, pool, wired
+from pointsman.kernel.testing import decide, endpoints, pool, wired
 
-from .zoo import TEXT, giving, listed, listing, writer
+from .call_notes import noted
+from .zoo import giving, listing
 
 
 def test_a_plugin_is_named_with_its_type_where_they_differ() -> None:
@@ -19,22 +16,11 @@ def test_a_plugin_is_named_with_its_type_where_they_differ() -> None:
     assert [str(wiring.installed[name]) for name in "xy"] == ["x", "y (x)"]
 
 
-def test_a_view_can_be_lent_for_a_block() -> None:
-    installed = listed(writer("w", TEXT)).installed["w"]
-    frame = Frame(make_request(), [None] * 50)
-    with installed.lent(frame) as view:
-        view[TEXT] = "x"
-    assert "x" in frame.values
-    with pytest.raises(ViewClosed):
-        view[TEXT] = "late"
-
-
 def test_failures_are_told_to_who_counts_them() -> None:
-    installed = listed(giving("x", 0)).installed["x"]
-    counted: list[tuple[str, Role]] = []
-    installed.count_failure = lambda one, role: counted.append((one.name, role))
-    installed.failed(Role.SCORER, ValueError())
-    assert counted == [("x", Role.SCORER)]
+    x = giving("x", 0)
+    wiring, notes = noted(listing(x), x)
+    wiring.installed["x"].failed(Role.SCORER, ValueError())
+    assert notes["x"].failures == ["Scorer"]
 
 
 def test_the_place_of_an_error_is_told_and_not_its_text() -> None:

@@ -94,7 +94,11 @@ def test_a_role_on_the_path_of_a_pick_cannot_wait() -> None:
         roles_of(Waiting, "waiting")
 
 
-@pytest.mark.parametrize("score", [3, staticmethod(Scorer.score), lambda: None, Scorer], ids=str)
+@pytest.mark.parametrize(
+    "score",
+    [3, staticmethod(Scorer.score), lambda: None, Scorer],
+    ids=["number", "static method", "function", "class"],
+)
 def test_what_only_looks_like_a_role_is_refused(score: object) -> None:
     with pytest.raises(RoleError, match=r"`score\(self, data, endpoints\)`"):
         roles_of(type("Odd", (), {"score": score}), "odd")

@@ -152,3 +152,12 @@ def test_what_never_names_a_model_is_held_back_no_further_than_the_limit(events:
 def test_other_answers_pass_as_they_are(answer: bytes) -> None:
     assert restored(False, answer) == answer
     assert restored(True, answer) == answer
+
+
+@pytest.mark.parametrize("events", [False, True])
+@pytest.mark.parametrize("answer", [b'{"error":{"a":"}"}}', b"[1,[2]]", b'  {"x":"\\""}', b"{}"])
+def test_nothing_is_held_back_of_what_is_complete(answer: bytes, events: bool) -> None:
+    restorer = ModelRestorer(events, "asked", "served")
+    text = b"data:" + answer if events else answer
+    assert restorer.feed(text[:-1], end=False) == b""
+    assert restorer.feed(text[-1:], end=False) == text

@@ -10,6 +10,7 @@ from attrs import define, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import share
 
 from pointsman.kernel.model import Request
 from pointsman.kernel.state import CycleState, PluginState, StateKey
@@ -271,7 +272,7 @@ class Lives(RuleBasedStateMachine):
 
 
 test_state_lives_exactly_as_long_as_its_request = Lives.TestCase
-test_state_lives_exactly_as_long_as_its_request.settings = settings(max_examples=50)
+test_state_lives_exactly_as_long_as_its_request.settings = settings(max_examples=share(0.5))
 
 
 @frozen(eq=False)

@@ -17,6 +17,8 @@ from pointsman.actors.conversation import Event, RequestBody, ResponseBody, Resp
 from pointsman.kernel.model import REQUEST_HEADERS, EndCause
 from pointsman.kernel.testing import Bench, endpoints, make_request
 
+pytestmark = pytest.mark.long
+
 PACKAGE = Path(__file__).parent / "example_package"
 GUIDE = Path(__file__).parents[2] / "docs" / "plugins.md"
 SHOWN = ("pointsman_pins/__init__.py", "pointsman_pins/second_thoughts.py", "pyproject.toml")

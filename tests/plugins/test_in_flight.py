@@ -13,6 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from pointsman.kernel.errors import ConfigError, Refusal
 from pointsman.kernel.keys import Consumes, DataView, keys
 from pointsman.kernel.model import Endpoint, Request, SchedulingResult
+from pointsman.kernel.names import MOST_NAMES, OTHER
 from pointsman.kernel.plugin import Results
 from pointsman.kernel.testing import Bench, decide, endpoint, endpoints, make_request, pool, wired
 from pointsman.kernel.wiring import Wiring
@@ -97,8 +98,9 @@ def ledger(wiring: Wiring) -> dict[str, tuple[int, int]]:
     return {name: (count, size[name]) for name, count in found.items()}
 
 
-def sent(wiring: Wiring, *, priority: int = 0) -> Request:
-    request = make_request(priority=priority)
+def sent(wiring: Wiring, *, priority: int = 0, flow: str = "") -> Request:
+    headers = {"x-llm-d-inference-fairness-id": flow} if flow else {}
+    request = make_request(priority=priority, headers=headers)
     decide(wiring, pool(AB), request)
     return request
 
@@ -379,11 +381,63 @@ def test_it_tells_its_load_by_endpoint_and_priority() -> None:
     assert shown == {("a", "0"): 1, ("b", "2"): 1, ("a", "2"): 1}
     assert {sample.value for sample in tokens_.samples} == {100.0}
     dump: Any = plugin.dump_state()
-    assert dump[0] == {"endpoint": "default/a", "priority": 0, "requests": 1, "tokens": 100}
+    assert dump[0] == {
+        "endpoint": "default/a",
+        "flow": "default-flow",
+        "priority": 0,
+        "requests": 1,
+        "tokens": 100,
+    }
     assert len(dump) == 3
     for request in held:
         request.end()
     assert plugin.dump_state() == []
+
+
+def by_flow(wiring: Wiring, name: str = "inflight-load-producer") -> dict[tuple[str, str], float]:
+    """Requests by producer and flow, at all endpoints."""
+    found: Counter[tuple[str, str]] = Counter()
+    requests, _ = wiring.installed[name].plugin.figures()
+    for sample in requests.samples:
+        found[sample.labels["producer_name"], sample.labels["fairness_id"]] += sample.value
+    return dict(found)
+
+
+def test_it_tells_its_load_by_flow() -> None:
+    wiring = at_work()
+    held = [sent(wiring), sent(wiring, flow="x"), sent(wiring, flow="y"), sent(wiring, flow="x")]
+    name = "inflight-load-producer"
+    assert by_flow(wiring) == {(name, "default-flow"): 1, (name, "x"): 2, (name, "y"): 1}
+    for request in held[:2]:
+        request.end()
+    assert by_flow(wiring) == {(name, "x"): 1, (name, "y"): 1}
+
+
+def test_a_flood_of_flows_is_counted_as_other() -> None:
+    wiring = at_work()
+    held = [sent(wiring, flow=f"f{number}") for number in range(MOST_NAMES + 5)]
+    shown = by_flow(wiring)
+    assert len(shown) == MOST_NAMES + 1
+    assert shown["inflight-load-producer", OTHER] == 5
+    for request in held:
+        request.end()
+    assert by_flow(wiring) == {}
+
+
+def test_a_producer_counts_under_its_own_name() -> None:
+    wiring = at_work("plugins: [{type: least}, {type: inflight-load-producer, name: mine}]")
+    held = sent(wiring)
+    assert by_flow(wiring, "mine") == {("mine", "default-flow"): 1}
+    held.end()
+
+
+def test_a_producer_that_is_not_shown_the_headers_knows_no_flow() -> None:
+    wiring = at_work(
+        "plugins: [{type: least}, {type: inflight-load-producer, consumes: [request-priority]}]"
+    )
+    held = sent(wiring, flow="x")
+    assert by_flow(wiring) == {("inflight-load-producer", ""): 1}
+    held.end()
 
 
 @pytest.mark.parametrize(

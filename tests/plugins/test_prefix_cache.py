@@ -374,10 +374,40 @@ def test_what_was_reachable_and_what_was_achieved_are_told(rig: Rig) -> None:
     rig.send(text(of(4)), to=B)
     assert samples(rig, "llm_d_epp_prefix_indexer_size") == {"llm_d_epp_prefix_indexer_size": 8.0}
     achieved = samples(rig, "llm_d_epp_prefix_indexer_hit_ratio")
-    assert (achieved["0.1"], achieved["0.9"], achieved["+Inf"]) == (2, 2, 3)
+    assert (achieved["0.0"], achieved["0.9"], achieved["1.0"], achieved["+Inf"]) == (2, 2, 3, 3)
+    held = samples(rig, "llm_d_epp_prefix_indexer_hit_bytes")
+    assert (held["0.0"], held["512.0"], held["1024.0"], held["+Inf"]) == (2, 2, 3, 3)
+    assert held["llm_d_epp_prefix_indexer_hit_bytes_sum"] == 4 * 64 * 4
     reachable = samples(rig, "pointsman_prefix_reachable_ratio")
-    assert (reachable["0.1"], reachable["+Inf"]) == (2, 3)  # B was the only candidate
+    assert (reachable["0.0"], reachable["+Inf"]) == (2, 3)  # B was the only candidate
     assert rig.producer.dump_state() == {"blocks": 8, "endpoints": {"a": 4, "b": 4}}
+
+
+def test_the_figures_say_whose_they_are_and_come_with_the_first_request() -> None:
+    rig = Rig(CONFIG.replace("]", ", {type: approx-prefix-cache-producer, name: mine}]"))
+    producer: ApproxPrefixCacheProducer = rig.wiring.installed["mine"].plugin
+    assert not list(producer.figures())
+    rig.send(text(of(4)), to=A)
+    shown = [(family.name, family.samples[0].labels) for family in producer.figures()]
+    assert [name for name, _ in shown] == [
+        "llm_d_epp_prefix_indexer_size",
+        "pointsman_prefix_reachable_ratio",
+        "llm_d_epp_prefix_indexer_hit_ratio",
+        "llm_d_epp_prefix_indexer_hit_bytes",
+    ]
+    for _, labels in shown:
+        assert labels["plugin_name"] == "mine"
+        assert labels["plugin_type"] == "approx-prefix-cache-producer"
+
+
+def test_the_buckets_are_those_of_the_reference_system(rig: Rig) -> None:
+    rig.send(text(of(4)), to=A)
+    bounds = {
+        name: [bound for bound in samples(rig, f"llm_d_epp_prefix_indexer_{name}") if "." in bound]
+        for name in ("hit_ratio", "hit_bytes")
+    }
+    assert bounds["hit_ratio"] == [f"0.{tenth}" for tenth in range(10)] + ["1.0"]
+    assert bounds["hit_bytes"] == ["0.0", *(f"{2**n}.0" for n in range(4, 17))]
 
 
 @pytest.mark.parametrize("preferred", ["if-available", "respond-async, If-Available"])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import share
 
 from pointsman.kernel.model import REQUEST_BODY, Parsed
 from pointsman.kernel.rewriting import with_model
@@ -238,7 +239,7 @@ bodies = st.fixed_dictionaries(
 )
 
 
-THOROUGHLY = settings(max_examples=50)  # each example is read by every API at every depth
+THOROUGHLY = settings(max_examples=share(0.5))  # each example is read by every API at every depth
 
 
 def read_or_refused(body: bytes) -> bool:
