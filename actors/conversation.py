@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from sys import maxsize as MAX_SIZE
 from typing import Final, final
 
 from attrs import field, frozen
 
 from pointsman.kernel.model import Headers, Parsed, Request
+from pointsman.kernel.parsing import Route as BodyRoute
+
+from .held import Buffer
 
 CHUNK_LIMIT: Final = 62_000
 """Bytes of body in one reply; proxies refuse 64 kB."""
@@ -51,7 +55,7 @@ class RequestHeaders:
 @final
 @frozen
 class RequestBody:
-    data: bytes
+    data: Buffer
     end: bool
     subset: frozenset[str] | None = None
 
@@ -69,6 +73,8 @@ class ResponseHeaders:
     end: bool
     served: Callable[[], str | None] = lambda: None
     """Reads who answered, as ``ip:port``, from what the proxy said besides."""
+    modes: Modes = ASSUMED_MODES
+    """Of a stream that begins with the response; later the proxy does not say them again."""
 
 
 @final
@@ -159,7 +165,7 @@ class Chunk:
     """A piece of a streamed body, to be passed on."""
 
     part: Part
-    data: bytes
+    data: Buffer
     end: bool
 
 
@@ -182,16 +188,28 @@ class Decide:
     parsed: Parsed
 
 
-Command = Continue | SendTo | Chunk | Replace | Refuse | Decide
+@final
+@frozen
+class Read:
+    """The body is so large that it is read elsewhere: the driver sees to it, and reports back."""
+
+    route: BodyRoute
+    body: Buffer
+    renaming: bool
+    """Whether it may be wanted, too, where the body names its model."""
 
 
-def chunks(part: Part, data: bytes, end: bool) -> list[Command]:
-    """*data* in pieces that proxies accept; only the last may be the end."""
+Command = Continue | SendTo | Chunk | Replace | Refuse | Decide | Read
+
+
+def chunks(part: Part, data: Buffer, end: bool) -> list[Command]:
+    """*data* in pieces that proxies accept, as views; only the last may be the end."""
     if len(data) <= CHUNK_LIMIT:
         return [Chunk(part, data, end)]
+    view = memoryview(data)
     last = (len(data) - 1) // CHUNK_LIMIT * CHUNK_LIMIT
     return [
-        Chunk(part, data[start : start + CHUNK_LIMIT], end and start == last)
+        Chunk(part, view[start : start + CHUNK_LIMIT], end and start == last)
         for start in range(0, len(data), CHUNK_LIMIT)
     ]
 
@@ -205,5 +223,7 @@ class SessionSettings:
     """Bytes of request body that are held until the decision; more is a 413."""
     heeds_subset: bool = True
     """Whether the proxy's hint narrows the candidates."""
+    read_apart_from: int = MAX_SIZE
+    """Bytes of a body that takes too long to be read between two picks."""
     emits_scores: bool = False
     """Whether the proxy is told how every candidate scored."""

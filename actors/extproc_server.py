@@ -39,21 +39,25 @@ from pointsman.proto import (
 )
 
 from . import decision_log
-from .conversation import Command, Decide, Modes, Part, SessionSettings
+from .conversation import Command, Decide, Modes, Part, Read, SessionSettings
 from .extproc_server_counted import CountedLink
 from .extproc_server_crew import Crew
 from .extproc_server_host import TreeServer
 from .extproc_server_lane import Lane
 from .extproc_server_wire import chunk_reply, event_of, piece_of, reply_of
 from .figures import Figures
+from .held import Buffer
+from .memory import forget_origin
 from .modes import name_of, remarks
 from .observing import Observer
+from .reading import BodyReader
 from .session import Session
 
 logger = logging.getLogger(__name__)
 
 MIB: Final = 1024 * 1024
 COMPLAIN_EVERY: Final = 60.0  # seconds, of peers that speak something else
+AT_ONCE: Final = 16  # replies that are made in one go: of a body's pieces about a megabyte
 SLACK: Final = 64 * 1024  # of a message around the body that it carries
 
 
@@ -77,6 +81,14 @@ class Link(Protocol):
     def cancel_on_close(self, scope: anyio.CancelScope | None) -> None: ...
 
 
+def _read(message: Buffer) -> ProcessingRequest:
+    """Of a large body no copy is made."""
+    read = decode(ProcessingRequest, message)
+    if isinstance(message, memoryview) and read.request_body is None:
+        return decode(ProcessingRequest, bytes(message))  # all else has copies of its parts
+    return read
+
+
 @final
 @frozen
 class LaneLink:
@@ -85,7 +97,7 @@ class LaneLink:
     lane: Lane
 
     async def receive(self) -> Sequence[ProcessingRequest]:
-        return [decode(ProcessingRequest, data) for data in await self.lane.receive()]
+        return [_read(message) for message in await self.lane.receive()]
 
     async def send(self, replies: Iterable[bytes]) -> None:
         self.lane.send(replies)
@@ -155,6 +167,7 @@ class ExtProcServer:
     datastore: Datastore
     figures: Figures
     random: Random
+    reader: BodyReader = field(factory=BodyReader)
     follow: Callable[[Observer], Observer] | None = None
     """Puts another observer before the one of a conversation that begins."""
     open_streams: Latest[int] = field(factory=lambda: Latest(0), init=False)
@@ -168,7 +181,6 @@ class ExtProcServer:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Raises OSError when the port cannot be had."""
         async with anyio.create_task_group() as tasks:
-
             crew = Crew(tasks, self._converse_on)
             self._server = TreeServer(
                 tasks,
@@ -232,16 +244,17 @@ class ExtProcServer:
             lane.shortcut = partial(_reply_at_once, session)
         self._talks[session] = link
         self.open_streams.set(self.open_streams.value + 1)
-        broken = True
+        broken = False
         try:
             await self._exchange(session, link)
-            broken = False
             if session.unseen or session.wiring.processing.response_end:
                 await checkpoint()  # the end leaves before plugins hear of it
         except DecodeError as exc:
+            broken = True
             self._note_nonsense(exc)
             await link.finish(Status.INVALID_ARGUMENT, "not an ext_proc message")
         except Exception as exc:
+            broken = True
             await self._apologise(session, link, exc)
         finally:
             del self._talks[session]
@@ -271,13 +284,9 @@ class ExtProcServer:
 
     async def _exchange(self, session: Session, link: Link) -> None:
         """What comes is acted upon in functions of their own, whose ends let go of the bodies."""
-        waits = session.wiring.director.waits
         while True:
             messages = await link.receive()
-            if waits:
-                await self._act_and_wait(session, link, messages)
-            else:
-                await link.send(_replies(session, messages))
+            await self._act(session, link, messages)
             if not messages or session.over:
                 break
             del messages
@@ -286,37 +295,46 @@ class ExtProcServer:
                 session.observe()
         await link.finish(Status.OK)
 
-    async def _act_and_wait(
+    async def _act(
         self, session: Session, link: Link, messages: Sequence[ProcessingRequest]
     ) -> None:
-        """As the proxy's *messages* want it, where a decision may need I/O."""
+        """As the proxy's *messages* want it."""
         replies: list[bytes] = []
         for message in messages:
-            commands = _commands(session, message)
-            if commands and isinstance(commands[-1], Decide):
+            event = event_of(message)
+            commands = [] if event is None else session.handle(event)
+            while commands and isinstance(commands[-1], Read | Decide):
                 await link.send(replies)
                 replies.clear()
-                commands = await self._decide(session, link, commands[-1])
+                commands = await self._wait(session, link, commands[-1])
+            while len(commands) > AT_ONCE:
+                await link.send([*replies, *map(reply_of, commands[:AT_ONCE])])
+                await checkpoint()  # others have their turn
+                replies.clear()
+                del commands[:AT_ONCE]
             replies += map(reply_of, commands)
         await link.send(replies)
 
-    async def _decide(self, session: Session, link: Link, wanted: Decide) -> list[Command]:
-        """Wait for what the plugins wait for; the end of the stream ends the waiting."""
-        director = session.wiring.director
+    async def _wait(self, session: Session, link: Link, wanted: Read | Decide) -> list[Command]:
+        """Wait for what cannot be had at once; the end of the stream ends the waiting."""
         with anyio.CancelScope() as scope:
             link.cancel_on_close(scope)
-            started = perf_counter()
             try:
-                outcome = await director.decide(
-                    wanted.request, wanted.parsed, self.datastore.snapshot
-                )
-                session.observer.picked(wanted.request, outcome, perf_counter() - started)
-                return session.decided(outcome)
+                if isinstance(wanted, Read):
+                    return session.was_read(wanted.body, *await self.reader.read(wanted))
+                return await self._decide(session, wanted)
             except Refusal as refusal:
                 return session.refuse(refusal)
             finally:
                 link.cancel_on_close(None)
         return []
+
+    async def _decide(self, session: Session, wanted: Decide) -> list[Command]:
+        director = session.wiring.director
+        started = perf_counter()
+        outcome = await director.decide(wanted.request, wanted.parsed, self.datastore.snapshot)
+        session.observer.picked(wanted.request, outcome, perf_counter() - started)
+        return session.decided(outcome)
 
     async def _apologise(self, session: Session, link: Link, exc: Exception) -> None:
         """Something that must not happen did: the client hears of it, nothing else suffers."""
@@ -349,13 +367,9 @@ class ExtProcServer:
 
     def _account(self, session: Session, *, broken: bool) -> None:
         session.close(broken=broken)
+        forget_origin(session.refusal)
         if session.request is not None:
             self._remark(session.modes, session.wiring)
-
-
-def _commands(session: Session, message: ProcessingRequest) -> list[Command]:
-    event = event_of(message)
-    return [] if event is None else session.handle(event)
 
 
 def _reply_at_once(session: Session, message: bytes) -> bytes | None:
@@ -364,8 +378,3 @@ def _reply_at_once(session: Session, message: bytes) -> bytes | None:
         return None
     session.passing.note(piece)
     return chunk_reply(Part.RESPONSE_BODY, piece)
-
-
-def _replies(session: Session, messages: Sequence[ProcessingRequest]) -> list[bytes]:
-    """What the proxy is told, where no decision has to wait for anything."""
-    return [reply_of(command) for message in messages for command in _commands(session, message)]

@@ -49,6 +49,7 @@ logger = logging.getLogger(__name__)
 PREFACE: Final = 24  # bytes that a client sends before its first frame
 REFUSED_STREAM: Final = 7
 MOST_STREAMS: Final = 10_000  # per connection; h2's default of 100 makes proxies open many
+MUCH: Final = 128 * 1024  # bytes read at once after which those that came are handled first
 _REMEMBERED: Final = 64  # header blocks per connection
 _STREAM_ID: Final = 0x7FFFFFFF
 _HEAD: Final = Struct(">BHBBI")  # of a frame: length (high byte, low bytes), kind, flags, stream
@@ -160,6 +161,8 @@ class EdgeProtocol(TrackedProtocol):
             lane.wake()
 
     def data_received(self, data: bytes) -> None:
+        if len(data) >= MUCH:  # there is more: libuv would bring megabytes before handlers run
+            self._out.wait_a_turn()
         if self._rest:
             data = self._rest + data
         start = 0

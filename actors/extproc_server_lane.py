@@ -14,8 +14,11 @@ from typing import Any, Final, Protocol, final
 from anyio import CancelScope
 from grpclib.const import Status
 
+from .held import Buffer
+
 DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 7, 8
 END_STREAM, END_HEADERS, PADDED, PRIORITY = 0x1, 0x4, 0x8, 0x20
+LARGE: Final = 1 << 20  # bytes of a message that is copied no more than it must be
 PREFIX: Final = 5  # bytes before a gRPC message: compressed flag and length
 _PREFIX: Final = Struct(">BI")
 _HEAD: Final = Struct(">BHBBIBI")  # a frame's, and the prefix of the message that is all of it
@@ -79,6 +82,11 @@ class Coalesced:
         if pieces and not self._transport.is_closing():
             self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
+    def wait_a_turn(self) -> None:
+        """Read nothing more until what is ready to run has run."""
+        self._transport.pause_reading()
+        self._loop.call_soon(self._transport.resume_reading)
+
     def close(self) -> None:
         self.flush()
         self._transport.close()
@@ -135,7 +143,6 @@ class Lane:
         "_edge",
         "_ended",
         "_finish",
-        "_have",
         "_inbox",
         "_number",
         "_opened",
@@ -159,9 +166,8 @@ class Lane:
         self.shortcut: Shortcut | None = None
         self._at_once: Shortcut | None = None
         """The shortcut, as long as the handler waits for a message."""
-        self._inbox: list[bytes] = []
-        self._partial: list[bytes] = []
-        self._have = 0
+        self._inbox: list[Buffer] = []
+        self._partial = bytearray()
         self._unacked = 0
         self._ended = False
         self._opened = False
@@ -172,8 +178,11 @@ class Lane:
 
     # -- the handler's side -------------------------------------------------------------------
 
-    async def receive(self) -> list[bytes]:
-        """The messages that came since, at least one; none when the stream has ended."""
+    async def receive(self) -> list[Buffer]:
+        """The messages that came since, at least one; none when the stream has ended.
+
+        Large ones are views of what was received.
+        """
         while not self._inbox:
             if self.closed or self._ended:
                 return []
@@ -255,8 +264,7 @@ class Lane:
             if size == PREFIX + length and not compressed:
                 self._take_in(data[start + PREFIX : end])
                 return
-        self._partial.append(data[start:end])
-        self._have += size
+        self._partial += data[start:end]
         self._collect()
 
     def _take_in(self, message: bytes) -> None:
@@ -272,6 +280,9 @@ class Lane:
                 self.send((reply,))
                 self._acknowledge()
                 return
+        self._hand_on(message)
+
+    def _hand_on(self, message: Buffer) -> None:
         self._inbox.append(message)
         self.wake()
 
@@ -283,32 +294,24 @@ class Lane:
 
     def _collect(self) -> None:
         """Cut whole messages out of what has come in pieces."""
-        while self._have >= PREFIX:
-            head = self._partial[0]
-            if len(head) < PREFIX:
-                head = self._joined()
-            length = int.from_bytes(head[1:PREFIX], "big")
-            if head[0] or length > self._edge.message_limit:
-                self._reject(compressed=bool(head[0]))
+        while len(self._partial) >= PREFIX:
+            whole = self._partial
+            length = int.from_bytes(whole[1:PREFIX], "big")
+            if whole[0] or length > self._edge.message_limit:
+                self._reject(compressed=bool(whole[0]))
                 return
-            if self._have < PREFIX + length:
+            end = PREFIX + length
+            if len(whole) < end:
                 self._acknowledge()  # the rest of a large message has to have room
                 return
-            whole = self._joined()
-            message = whole[PREFIX : PREFIX + length]
-            rest = whole[PREFIX + length :]
-            self._partial = [rest] if rest else []
-            self._have = len(rest)
-            self._take_in(message)
-
-    def _joined(self) -> bytes:
-        whole = b"".join(self._partial)
-        self._partial = [whole]
-        return whole
+            self._partial = whole[end:]
+            if length < LARGE:
+                self._take_in(bytes(whole[PREFIX:end]))
+            else:
+                self._hand_on(memoryview(whole)[PREFIX:end].toreadonly())
 
     def _reject(self, *, compressed: bool) -> None:
-        self._partial.clear()
-        self._have = 0
+        self._partial = bytearray()
         if compressed:
             self.finish(Status.UNIMPLEMENTED, "compressed messages are not supported")
         else:

@@ -60,6 +60,7 @@ from .conversation import (
     Route,
     SendTo,
 )
+from .held import Buffer
 
 DESTINATION: Final = "x-gateway-destination-endpoint"
 LB_NAMESPACE: Final = "envoy.lb"
@@ -95,7 +96,8 @@ def event_of(message: ProcessingRequest) -> Event | None:
         )
     if (headers := message.response_headers) is not None:
         served = partial(_served, message.metadata_context)
-        return ResponseHeaders(_headers(headers), headers.end_of_stream, served)
+        modes = _modes(message.protocol_config)
+        return ResponseHeaders(_headers(headers), headers.end_of_stream, served, modes)
     if message.request_trailers is not None:
         return RequestTrailers()
     if message.response_trailers is not None:
@@ -299,7 +301,7 @@ def _with_body(message: ProcessingResponse, body: bytes) -> ProcessingResponse:
     return message
 
 
-def chunk_reply(part: Part, data: bytes, end: bool = False) -> bytes:
+def chunk_reply(part: Part, data: Buffer, end: bool = False) -> bytes:
     """The one reply that is never the same twice, and comes most often: put together by hand."""
     return _before(part, len(data), end) + data + (_END if end else b"")
 

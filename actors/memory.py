@@ -1,4 +1,4 @@
-"""How the C library is to treat memory that is not in use any more."""
+"""What sees to it that memory goes back to the system when it is not in use any more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import anyio
 LARGE: Final = 256 * 1024  # bytes
 _TRIM_THRESHOLD: Final = -1  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
 _MMAP_THRESHOLD: Final = -3
-
-
 TRIM_EVERY: Final = 30.0  # seconds
 
 
@@ -39,6 +37,15 @@ async def keep_trimmed() -> None:
         await anyio.sleep(TRIM_EVERY)
         if trim is not None:
             trim(0)
+
+
+def forget_origin(error: BaseException | None) -> None:
+    """Let go of the frames that *error* came through, where they hold it in their turn.
+
+    Only a full collection would find that circle, and until then all in it stays, bodies too.
+    """
+    if error is not None:
+        error.__traceback__ = error.__cause__ = error.__context__ = None
 
 
 def _found(name: str) -> Any:

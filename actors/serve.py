@@ -47,6 +47,7 @@ from .memory import keep_trimmed, return_large_buffers
 from .metrics import MetricsActor, Rhythm
 from .plugin_figures import PluginFigures
 from .plugin_services import PluginServices
+from .reading import APART_FROM
 from .reaper import Reaper
 from .signals import Signals
 from .tls_policy import Policy
@@ -202,6 +203,7 @@ class Daemon:
             sessions=SessionSettings(
                 body_limit=self.options.grpc_max_recv_msg_size,
                 heeds_subset=not self.options.disable_endpoint_subset_filter,
+                read_apart_from=APART_FROM,
                 emits_scores=self.options.emit_endpoint_scores,
             ),
             plain=self.options.plain_grpc,
@@ -258,6 +260,7 @@ class Daemon:
                 services.start(Child(name="listeners", run=self.listeners.run))
                 services.start(Child(name="reaper", run=Reaper(self.wiring).run))
                 services.start(Child(name="memory", run=keep_trimmed))
+                services.start(Child(name="body reader", run=self.server.reader.run))
                 services.start(Child(name="signals", run=self.signals.run))
                 services.start(Child(name="plugins", run=PluginServices(self.wiring).run))
                 if self.certificates is not None and self.options.enable_cert_reload:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from time import perf_counter
-from typing import Final, assert_never, final
+from typing import assert_never, final
 
 from attrs import define, field
 
@@ -26,7 +26,7 @@ from pointsman.kernel.model import (
 )
 from pointsman.kernel.parsing import NOBODY, path_of, refuse_path
 from pointsman.kernel.parsing import Route as BodyRoute
-from pointsman.kernel.rewriting import with_model
+from pointsman.kernel.rewriting import NamePlace
 from pointsman.kernel.wiring import Wiring
 
 from .conversation import (
@@ -37,6 +37,7 @@ from .conversation import (
     Event,
     Modes,
     Part,
+    Read,
     Refuse,
     Replace,
     RequestBody,
@@ -50,14 +51,13 @@ from .conversation import (
     SessionSettings,
     chunks,
 )
-from .modes import to_ask_for
+from .held import Buffer, HeldBody, renamed
+from .modes import BUFFERED, to_ask_for
 from .observing import Ending, Observer
 from .passing import Passing
 from .renaming import REWRITE_HEADERS, Renaming, priority_of, target_model
-from .session_headers import CONTROL_HEADERS, refusal_headers
-from .usage import UsageReader, readable
-
-TOO_LARGE: Final = "the request body is larger than {} bytes"
+from .session_headers import CONTROL_HEADERS, refusal_headers, with_length
+from .usage import UsageReader, encoding_of
 
 
 @final
@@ -82,8 +82,11 @@ class Session:
     _ask: Modes | None = field(default=None, init=False)
     _removed: tuple[str, ...] = field(default=(), init=False)
     _renaming: Renaming | None = field(default=None, init=False)
-    _pieces: list[bytes] = field(factory=list[bytes], init=False)
-    _held: int = field(default=0, init=False)
+    _held: HeldBody = field(factory=HeldBody, init=False)
+    _body: Sequence[Buffer] = field(default=(), init=False)
+    """What goes on to the model server, from its reading until that was said."""
+    _place: NamePlace | None = field(default=None, init=False)
+    """Where that names its model, if that is known."""
     _closing: Part = field(default=Part.REQUEST_HEADERS, init=False)
     """The part of the request whose end made the decision possible."""
     _request_passed: bool = field(default=False, init=False)
@@ -189,7 +192,7 @@ class Session:
             return self._pass_request_body(event.data, event.end)
         if event.subset is not None and self.settings.heeds_subset:
             self.request.subset = event.subset
-        self._hold(event.data)
+        self._held.add(event.data, self.settings.body_limit)
         mode = self.modes.request
         if mode is BodyMode.FULL_DUPLEX and not event.end:
             return []
@@ -197,14 +200,6 @@ class Session:
         if mode is BodyMode.BUFFERED_PARTIAL and not event.end:
             return self._decide(Parsed())  # cut off by the proxy: not to be understood
         return self._decide_on_body()
-
-    def _hold(self, data: bytes) -> None:
-        self._held += len(data)
-        if self._held > self.settings.body_limit:
-            self._pieces.clear()
-            raise Refusal(413, TOO_LARGE.format(self.settings.body_limit))
-        if data:
-            self._pieces.append(data)
 
     def _on_request_trailers(self) -> list[Command]:
         self._request_passed = True
@@ -217,13 +212,26 @@ class Session:
         return self._decide_on_body()
 
     def _decide_on_body(self) -> list[Command]:
-        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces = [body]
         request, route = self.request, self._body_route
         if request is None or route is None or route.read is None:
             raise AssertionError("a body is only held when somebody reads it")
-        request.size = len(body)
+        request.size = len(self._held)
+        if request.size >= self.settings.read_apart_from:
+            return [Read(route, self._held.view(), self._may_rename())]
+        body = self._held.bytes()
+        self._held.clear()
+        self._body = (body,)
         return self._decide(route.read(body))
+
+    def was_read(self, body: Buffer, parsed: Parsed, place: NamePlace | None) -> list[Command]:
+        """Go on with a body that was read elsewhere, and that names its model at *place*."""
+        self._held.clear()
+        self._body = (body,)
+        self._place = place
+        try:
+            return self._decide(parsed)
+        except Refusal as refusal:
+            return self.refuse(refusal)
 
     def _name_model(self, request: Request, model: str, snapshot: Snapshot) -> None:
         """Settle which model is asked for; only the name's bytes change in the body.
@@ -236,7 +244,8 @@ class Session:
         if not request.model:
             raise Refusal(400, "model not found in request body")
         if request.model != model:
-            self._pieces = [with_model(self._pieces[0], request.model)]
+            (body,) = self._body
+            self._body = renamed(body, self._place, request.model)
             self._renaming = Renaming(model, request.model)
 
     def _decide(self, parsed: Parsed) -> list[Command]:
@@ -259,32 +268,24 @@ class Session:
         """Answer the proxy now that the decision is there."""
         self.outcome = outcome
         decision = outcome.decision
-        pieces, self._pieces = self._pieces, []
+        body, self._body = self._body, ()
         buffered = self.modes.request is not BodyMode.FULL_DUPLEX
-        headers = self._upstream_headers(decision.upstream_headers, pieces)
+        headers = decision.upstream_headers
+        if self._renaming is not None and self.request is not None:
+            headers = with_length(headers, self.request.headers, sum(map(len, body)))
         scores = decision.result.primary_result.by_address() if self.settings.emits_scores else None
         route = Route(decision.destination, headers, self._removed, scores)
         if buffered and self._closing is Part.REQUEST_BODY:
-            return [SendTo(Part.REQUEST_BODY, route, pieces[0] if self._renaming else None)]
+            return [SendTo(Part.REQUEST_BODY, route, b"".join(body) if self._renaming else None)]
         commands: list[Command] = [SendTo(Part.REQUEST_HEADERS, route, ask=self._ask)]
-        if self._closing is Part.REQUEST_BODY:
-            commands += chunks(Part.REQUEST_BODY, pieces[0], end=True)
-        elif self._closing is Part.REQUEST_TRAILERS:
-            commands += chunks(Part.REQUEST_BODY, pieces[0], end=False)
+        ends = self._closing is Part.REQUEST_BODY
+        for number, piece in enumerate(body, 1):
+            commands += chunks(Part.REQUEST_BODY, piece, end=ends and number == len(body))
+        if self._closing is Part.REQUEST_TRAILERS:
             commands.append(Continue(Part.REQUEST_TRAILERS))
         return commands
 
-    def _upstream_headers(
-        self, added: Mapping[str, str], pieces: Sequence[bytes]
-    ) -> Mapping[str, str]:
-        """What plugins add, and the length of a body that is not the client's any more."""
-        if self._renaming is None or self.request is None:
-            return added
-        if "content-length" not in self.request.headers:
-            return added
-        return {**added, "content-length": str(len(pieces[0]))}
-
-    def _pass_request_body(self, data: bytes, end: bool) -> list[Command]:
+    def _pass_request_body(self, data: Buffer, end: bool) -> list[Command]:
         """The decision was made on the headers: the body goes through."""
         if self.modes.request is BodyMode.FULL_DUPLEX:
             return chunks(Part.REQUEST_BODY, data, end)
@@ -294,7 +295,8 @@ class Session:
         """Turn the request down: from now on nothing else is said."""
         self.refusal = refusal
         self.passing = None
-        self._pieces.clear()
+        self._held.clear()
+        self._body = ()
         headers = refusal_headers(refusal, self.request)
         return [Refuse(refusal.status, refusal.message, headers)]
 
@@ -312,6 +314,8 @@ class Session:
 
     def _on_response_headers(self, event: ResponseHeaders) -> list[Command]:
         headers = event.headers
+        if self.request is None:  # the proxy answered by itself, before it asked
+            self.modes = event.modes
         self._response_began = True
         self._complete = event.end
         status = headers.get(":status") or ""
@@ -323,8 +327,11 @@ class Session:
         if self._renaming is not None and not self._renaming.begin(headers):
             self._renaming = None
         self.observer.response_began(headers)
-        if (self.wiring.processing.usage or self.observer.tokens) and readable(headers):
-            self._usage = UsageReader()
+        if self.wiring.processing.usage or self.observer.tokens:
+            if encoding := encoding_of(headers):
+                self.observer.response_opaque(encoding)
+            else:
+                self._usage = UsageReader()
         untouched = self.outcome is not None and self._renaming is None and not event.end
         shown = self.wiring.processing.response_chunks
         if untouched and not shown and self.modes.response is BodyMode.FULL_DUPLEX:
@@ -349,7 +356,8 @@ class Session:
                 data = self._renaming.feed(data, end=end)
             return chunks(Part.RESPONSE_BODY, data, end)
         if self._renaming is not None:
-            return [Replace(Part.RESPONSE_BODY, self._renaming.feed(data, end=end))]
+            whole = end or self.modes.response in BUFFERED
+            return [Replace(Part.RESPONSE_BODY, self._renaming.feed(data, end=whole))]
         return [Continue(Part.RESPONSE_BODY)]
 
     def _on_response_trailers(self) -> list[Command]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pointsman.kernel.errors import Refusal
-from pointsman.kernel.model import Request
+from pointsman.kernel.model import Headers, Request
 
 DROPPED_REASON: Final = "x-llm-d-request-dropped-reason"
 CONTROL_HEADERS: Final = frozenset(
@@ -49,3 +49,8 @@ def refusal_headers(refusal: Refusal, request: Request | None) -> Mapping[str, s
     if request is not None and (number := request.headers.get(REQUEST_ID)):
         headers[REQUEST_ID] = number[:LONGEST_ID]
     return headers
+
+
+def with_length(added: Mapping[str, str], client: Headers, size: int) -> Mapping[str, str]:
+    """Headers for the model server, with the length of a body that is not the client's any more."""
+    return {**added, "content-length": str(size)} if "content-length" in client else added

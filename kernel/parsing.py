@@ -17,6 +17,21 @@ Reader = Callable[[bytes], Parsed]
 
 
 @final
+@frozen(eq=False)
+class Origin:
+    """What a reader was made from, for whoever has to make it again in another process."""
+
+    parser: Any
+    claim: str
+    wanted: Keys
+
+    def reader(self) -> Reader | None:
+        """None: of these bodies nothing is wanted."""
+        read: Reader | None = self.parser.reader(self.claim, self.wanted)
+        return read
+
+
+@final
 @frozen
 class Route:
     """How bodies of one path are read."""
@@ -25,6 +40,7 @@ class Route:
     """The plugin's name; empty when the path is nobody's."""
     read: Reader | None
     """None: the body is of no interest."""
+    origin: Origin | None = None
 
 
 LONGEST_PATH: Final = 1024
@@ -78,10 +94,14 @@ def make_routes(parsers: Sequence[tuple[str, Any]], wanted: Keys) -> Routes:
     for name, parser in parsers:
         for claim in parser.paths:
             ending = tuple(segment for segment in claim.split("/") if segment)
-            endings.setdefault(ending, Route(name, parser.reader(claim, wanted)))
+            endings.setdefault(ending, _route(name, Origin(parser, claim, wanted)))
         if not parser.paths and fallback is NOBODY:
-            fallback = Route(name, parser.reader("", wanted))
+            fallback = _route(name, Origin(parser, "", wanted))
     return Routes(endings, fallback)
+
+
+def _route(name: str, origin: Origin) -> Route:
+    return Route(name, origin.reader(), origin)
 
 
 def refuse_path(path: str) -> Refusal:

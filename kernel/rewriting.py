@@ -7,6 +7,7 @@ name stands is found by walking the structure, so text that merely looks like it
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, final
 
@@ -18,8 +19,13 @@ from attrs import define, field, frozen
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]]', re.DOTALL)
 _COLON: Final = re.compile(rb"\s*:\s*")
 _VALUE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,}\]"]+', re.DOTALL)
+_EMPTY: Final = re.compile(rb"\s*}")
 _OPEN: Final = b"{["
+_CLOSE: Final = b"}]"
 HELD_LIMIT: Final = 256 * 1024  # bytes of a response that wait for its model's name
+
+
+Buffer = bytes | memoryview
 
 
 @final
@@ -45,6 +51,20 @@ def model_spans(text: bytes) -> Iterator[Span]:
             depth -= 1
 
 
+def _is_complete(text: bytes) -> bool:
+    """Whether *text* begins with an object or a list, and that ends in it."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        first = text[token.start()]
+        if first in _OPEN:
+            depth += 1
+        elif first != 0x22:
+            depth -= 1
+        if depth <= 0:
+            return first in _CLOSE
+    return False
+
+
 def _is_model(key: bytes) -> bool:
     if b"\\" in key:  # letters may be escaped
         try:
@@ -65,15 +85,33 @@ def _value_after(text: bytes, key_end: int) -> Span | None:
     return Span(value.start(), value.end())
 
 
-def with_model(body: bytes, model: str) -> bytes:
-    """A JSON object with *model* as its model: the last that it names, or a new first field."""
-    name = msgspec.json.encode(model)
-    spans = list(model_spans(body))
-    if spans:
-        return body[: spans[-1].start] + name + body[spans[-1].end :]
+@final
+@frozen
+class NamePlace:
+    """Where in a body a model's name goes: in the place of ``body[start:end]``."""
+
+    start: int
+    end: int
+    before: bytes = b""
+    after: bytes = b""
+
+    def filled(self, body: Buffer, model: str) -> tuple[Buffer, bytes, Buffer]:
+        """*body* with *model* there, in pieces: those of a view are views, too."""
+        name = self.before + msgspec.json.encode(model) + self.after
+        return body[: self.start], name, body[self.end :]
+
+
+def model_place(body: bytes) -> NamePlace:
+    """The place of a JSON object's model: the last that it names, or a new first field."""
+    for last in deque(model_spans(body), maxlen=1):
+        return NamePlace(last.start, last.end)
     start = body.index(b"{") + 1
-    empty = body[start:].lstrip().startswith(b"}")
-    return body[:start] + b'"model":' + name + (b"" if empty else b",") + body[start:]
+    return NamePlace(start, start, b'"model":', b"" if _EMPTY.match(body, start) else b",")
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """A JSON object with *model* as its model."""
+    return b"".join(model_place(body).filled(body, model))
 
 
 def _renamed(text: bytes, old: bytes, new: bytes) -> bytes | None:
@@ -93,7 +131,8 @@ class ModelRestorer:
 
     Chunks go in as they come, cut anywhere, and come out whole lines (event streams) or from
     the moment on that the name is known (JSON). What is held back is bounded; beyond that, and
-    in anything that is neither, bytes pass as they are.
+    in anything that is neither, bytes pass as they are. Nothing is held back of JSON that is
+    complete: some proxies have no place for it when the body ends with trailers.
     """
 
     events: bool
@@ -119,7 +158,7 @@ class ModelRestorer:
 
     def _feed_events(self, text: bytes, end: bool) -> bytes:
         whole, newline, rest = text.rpartition(b"\n")
-        if end or len(rest) > HELD_LIMIT:
+        if end or len(rest) > HELD_LIMIT or _is_complete(rest.removeprefix(b"data:")):
             whole, newline, rest = text, b"", b""
         self._held = rest
         return b"\n".join(map(self._line, whole.split(b"\n"))) + newline
@@ -132,7 +171,8 @@ class ModelRestorer:
 
     def _feed_json(self, text: bytes, end: bool) -> bytes:
         renamed = _renamed(text, self._old, self._new)
-        if renamed is None and not end and len(text) <= HELD_LIMIT:
+        more = not end and len(text) <= HELD_LIMIT and not _is_complete(text)
+        if renamed is None and more:
             self._held = text
             return b""
         self._done = True

@@ -65,11 +65,11 @@ class DecodeError(ValueError):
         return f"not a {self.message_type}: {self.reason}"
 
 
-def decode(message_type: type[M], data: bytes) -> M:
+def decode(message_type: type[M], data: bytes | memoryview) -> M:
     """Make a message of *data*.
 
-    Its byte strings are copies, so *data* is not kept alive. Text that is not UTF-8 has replacement
-    characters.
+    Its byte strings are copies, so *data* is not kept alive; those of a view are views. Text that
+    is not UTF-8 has replacement characters.
 
     Raises:
         DecodeError: whatever is wrong with *data*.

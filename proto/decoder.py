@@ -99,7 +99,7 @@ _FROM_VARINT: Final = {
 }
 
 _FROM_BYTES: Final = {
-    betterproto2.TYPE_STRING: 'data[pos:stop].decode("utf-8", "replace")',
+    betterproto2.TYPE_STRING: 'str(data[pos:stop], "utf-8", "replace")',
     betterproto2.TYPE_BYTES: "data[pos:stop]",
 }
 

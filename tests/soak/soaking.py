@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -40,6 +41,25 @@ ARGUMENTS: Final = (
     "--drain-timeout=2s",
     f"--grpc-max-recv-msg-size={BODY_LIMIT}",
 )
+
+
+def sample(at: float, pid: int, streams: int) -> Sample:
+    """Look at the memory of the daemon with that *pid*, and of whom it has started."""
+    return Sample(at, resident(pid), streams, max(map(_left, _children(pid)), default=0.0))
+
+
+def _children(pid: int) -> Iterator[int]:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # the thread ended a moment ago
+            yield from map(int, (thread / "children").read_text().split())
+
+
+def _left(pid: int) -> float:
+    """MB of a process that may have ended, and has nothing then."""
+    try:
+        return resident(pid)
+    except OSError:
+        return 0.0
 
 
 @define(eq=False)
@@ -95,7 +115,7 @@ class Soak:
             world.go_on(started.process.pid)
             if now >= self._next_sample:
                 self._next_sample = now + SAMPLE
-                self._samples.append(Sample(now, resident(started.process.pid), crowd.open))
+                self._samples.append(sample(now, started.process.pid, crowd.open))
             if now >= self._next_mishap and not self._is_measured(now):
                 apart = max(4.0, self.seconds / MISHAPS)
                 self._next_mishap = now + crowd.random.uniform(0.5, 1.5) * apart
@@ -132,6 +152,7 @@ class Soak:
         yield Finding("meanwhile", True, changes)
         yield Finding("wrong answers", not wrong, f"{wrong} of {total + wrong:,}{shown}")
         yield verdict.memory(self._samples, self.seconds)
+        yield verdict.readers(self._samples)
         yield from verdict.counters(self._at_rest(crowd, started))
         yield Finding("memory at rest", True, f"{resident(started.process.pid):.1f} MB")
         yield self._stop(started)

@@ -16,6 +16,8 @@ from .crowd import Crowd
 from .judging import refused, silent
 from .plays import KINDS, Play, buffered_lean, cut_anywhere, deck, duplex_lean, shuffled
 
+pytestmark = pytest.mark.long
+
 Make = Callable[[Random], Play]
 
 

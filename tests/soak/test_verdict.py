@@ -10,6 +10,8 @@ from .__main__ import main
 from .soaking import Soak
 from .verdict import Finding, Sample
 
+pytestmark = pytest.mark.long
+
 METRICS = """\
 # TYPE pointsman_open_streams gauge
 pointsman_open_streams {streams}
@@ -43,6 +45,13 @@ def test_a_moment_of_large_bodies_is_not_taken_for_growth() -> None:
 
 def test_without_samples_nothing_is_known_of_the_memory() -> None:
     assert not verdict.memory(samples(100.0, 100.0)[40:], 100.0).well
+
+
+@pytest.mark.parametrize(("most", "well"), [(0.0, True), (79.9, True), (80.1, False)])
+def test_a_reader_may_never_grow_large(most: float, well: bool) -> None:
+    measured = samples(100.0, 100.0)
+    measured[50] = evolve(measured[50], reader=most)
+    assert verdict.readers(measured).well is well
 
 
 def test_whatever_is_left_is_named() -> None:

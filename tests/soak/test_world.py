@@ -14,6 +14,8 @@ from pointsman.kernel.errors import ConfigError
 from . import world as worlds
 from .world import BROKEN, World
 
+pytestmark = pytest.mark.long
+
 MODELS = Models([f"127.0.3.{number}" for number in range(1, 6)], 8000)
 
 

@@ -12,6 +12,7 @@ from attrs import frozen
 from prometheus_client.parser import text_string_to_metric_families as families
 
 GROWTH: Final = 1.05  # of memory, at most
+READER: Final = 80.0  # MB of a process that reads large bodies, at most; without one it has 42
 EXPECTED: Final = re.compile(r"^the configuration stays as it was:")
 """The only error that a soak provokes on purpose."""
 ENDED: Final = {
@@ -43,6 +44,8 @@ class Sample:
     """MB."""
     open: int
     """Streams."""
+    reader: float = 0.0
+    """MB of the largest process beside the daemon that reads large bodies for it."""
 
 
 def memory(samples: Sequence[Sample], seconds: float) -> Finding:
@@ -61,6 +64,12 @@ def memory(samples: Sequence[Sample], seconds: float) -> Finding:
     streams = [round(median(each.open for each in window)) for window in (before, after)]
     text = f"{first:.1f} MB with {streams[0]:,} streams, {last:.1f} MB with {streams[1]:,}"
     return Finding("memory", last <= first * GROWTH, f"{text} ({last / first - 1:+.1%})")
+
+
+def readers(samples: Sequence[Sample]) -> Finding:
+    """They come and go with large bodies, so what counts is that none ever grows large."""
+    most = max((each.reader for each in samples), default=0.0)
+    return Finding("memory of a reader", most <= READER, f"{most:.1f} MB at most")
 
 
 def totals(page: str) -> dict[str, float]:

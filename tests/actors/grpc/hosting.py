@@ -21,6 +21,7 @@ from tests.actors.scripts import BASE, Desk
 from pointsman.actors.conversation import SessionSettings
 from pointsman.actors.extproc_server import ExtProcServer, Listening
 from pointsman.actors.figures import Figures
+from pointsman.actors.reading import APART_FROM
 from pointsman.actors.sim.processes import free_ports
 from pointsman.kernel.channel import Latest
 from pointsman.proto import (
@@ -137,6 +138,7 @@ def hosted(
     *,
     plain: bool = False,
     body_limit: int = 64 << 20,
+    read_apart_from: int = APART_FROM,
     response_figures: bool = True,
     options: Iterable[Any] = (),
     tls: ssl.SSLContext | None = None,
@@ -148,16 +150,18 @@ def hosted(
         port=port,
         tls=tls,
         plain=plain,
-        sessions=SessionSettings(body_limit=body_limit),
+        sessions=SessionSettings(body_limit=body_limit, read_apart_from=read_apart_from),
         response_figures=response_figures,
     )
     server = ExtProcServer(listening, Latest(desk.wiring), desk.datastore, Figures(), Random(1))
     sizes = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     with start_blocking_portal("asyncio") as portal:
         serving, _ = portal.start_task(server.run)
+        reading = portal.start_task_soon(server.reader.run)
         try:
             target = f"127.0.0.1:{port}"
             with grpc.insecure_channel(target, options=[*sizes, *options]) as channel:
                 yield Host(server, desk, portal, port, channel)
         finally:
             serving.cancel()
+            reading.cancel()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Generator, Iterable, Sequence
 from random import Random
 from weakref import ref
 
 import anyio
+import pytest
 from attrs import define, field
 from grpclib.const import Status
-from tests.actors.scripts import Desk
+from tests.actors.scripts import LIMIT, Desk
 from tests.actors.scripts import body as completion
 
 from pointsman.actors.extproc_server import ExtProcServer, Listening
@@ -42,9 +44,30 @@ class OneByOne:
     def cancel_on_close(self, scope: anyio.CancelScope | None) -> None: ...
 
 
+def server() -> ExtProcServer:
+    desk = Desk()
+    where = Listening(host=None, port=0, sessions=desk.settings)
+    return ExtProcServer(where, Latest(desk.wiring), desk.datastore, Figures(), Random(1))
+
+
 async def test_messages_are_let_go_before_the_next_one_is_awaited() -> None:
-    desk, link = Desk(), OneByOne([opening(LEAN), body(completion())])
-    where = Listening(host=None, port=0)
-    server = ExtProcServer(where, Latest(desk.wiring), desk.datastore, Figures(), Random(1))
-    await server._converse(link)
+    link = OneByOne([opening(LEAN), body(completion())])
+    await server()._converse(link)
     assert link.held == [0, 0, 0]
+
+
+@pytest.fixture
+def uncollected() -> Generator[None]:
+    """Cycles stay."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("wrong", [b"[", b"{}", b"x" * (LIMIT + 1)])
+async def test_a_body_that_is_refused_is_let_go_at_once(wrong: bytes) -> None:
+    """Not with the next full collection, which may be a minute and many large bodies later."""
+    link = OneByOne([opening(LEAN), body(wrong)])
+    await server()._converse(link)
+    assert [each() for each in link.said] == [None, None]

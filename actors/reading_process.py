@@ -1,0 +1,73 @@
+"""The process that reads large bodies: a body in, what the parser made of it out, until the end.
+
+Its one connection is its standard input. It ends when the daemon does, whatever ends that, and
+leaves signals to it: the daemon still reads bodies while it drains.
+"""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import socket
+from functools import lru_cache
+from typing import Any
+
+from pointsman.kernel.errors import Refusal
+from pointsman.kernel.installed import where_raised
+from pointsman.kernel.parsing import Reader
+from pointsman.kernel.rewriting import model_place
+
+from .memory import return_large_buffers
+from .reading_wire import Gone, pack, receive, send
+
+
+def serve(daemon: socket.socket) -> None:
+    """Answer until the other end goes away."""
+    while True:
+        try:
+            origin, renaming, body = receive(daemon)
+            answer = pack(_answer(origin, body, renaming=bool(renaming)))
+            del body
+            send(daemon, answer)
+            del answer
+        except (Gone, OSError):
+            return
+
+
+def _answer(origin: bytes, body: bytes, *, renaming: bool) -> tuple[Any, ...]:
+    try:
+        read = _reader(origin)
+    except Exception as exc:  # whatever somebody's module does when it is imported
+        return "unknown", where_raised(exc)
+    try:
+        parsed = read(body)
+        place = model_place(body) if renaming and parsed.model is not None else None
+    except Refusal as refusal:
+        return "refused", refusal.status, refusal.message, refusal.reason, refusal.retry_after
+    except Exception as exc:
+        return "failed", where_raised(exc)
+    values = {key.name: value for key, value in parsed.values.items()}
+    return "read", parsed.model, values, place
+
+
+@lru_cache(maxsize=64)
+def _reader(origin: bytes) -> Reader:
+    """A reader as the daemon has it. Keys are the same only within a process: names go across."""
+    parser, claim, names = pickle.loads(origin)
+    made = parser.reader(claim, frozenset(key for key in parser.produces if key.name in names))
+    if made is None:
+        raise LookupError(claim)
+    read: Reader = made
+    return read
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return_large_buffers()
+    with socket.socket(fileno=0) as daemon:
+        serve(daemon)
+
+
+if __name__ == "__main__":
+    main()
