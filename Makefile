@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+ON_ALL_CORES := -n auto --dist worksteal
 
 .PHONY: help demo demo-kube test check e2e bench bench-latency bench-routing fuzz soak format lock clean
 help: ## this list
@@ -14,17 +15,17 @@ demo: $(VENV)/.envoy ## three simulated model servers, a real Envoy and the daem
 demo-kube: $(VENV)/.envoy ## the same in Kubernetes without a cluster: pods come and go under traffic; ARGS=--once
 	@$(BIN)/pointsman demo kube $(ARGS)
 
-test: $(VENV)/.dev ## the tests, without Envoy; ARGS="-k name"
-	$(BIN)/pytest $(ARGS)
+test: $(VENV)/.dev ## the tests but the long ones, in a minute; ARGS="-k name", ARGS="-m long", ARGS="-n0 --pdb"
+	$(BIN)/pytest $(ON_ALL_CORES) -m "not long" $(ARGS)
 
-check: $(VENV)/.dev ## format, lint, types, layers, tests with branch coverage
+check: $(VENV)/.dev ## format, lint, types, layers, tests with more examples and branch coverage
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage run -m pytest $(ON_ALL_CORES) --hypothesis-profile=thorough $(ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 from hypothesis import settings
 
-settings.register_profile("ci", derandomize=True, deadline=None)
-settings.register_profile("dev", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+settings.register_profile("thorough", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("quick", deadline=None, max_examples=20)
+settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -34,6 +34,8 @@ from pointsman.kernel.testing import wired
 
 from .town import PORT, Stage, stage, started
 
+pytestmark = pytest.mark.long
+
 # -- the story ------------------------------------------------------------------------------------
 
 Make = Callable[..., Stage]

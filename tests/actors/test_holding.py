@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from pointsman.plugins.keys import TokenizedPrompt
 from pointsman.plugins.prefix_index import BlockHashes
 
@@ -18,6 +20,7 @@ def prompts() -> int:
     return sum(isinstance(each, TokenizedPrompt | BlockHashes) for each in gc.get_objects())
 
 
+@pytest.mark.long
 def test_no_prompt_is_held_while_the_response_is_awaited() -> None:
     desk = Desk(wired(PREFIX))
     session = desk.session()

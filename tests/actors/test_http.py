@@ -71,6 +71,7 @@ async def test_pipelined_requests_are_answered_in_their_order() -> None:
         ]
 
 
+@pytest.mark.long
 async def test_more_can_be_pipelined_than_the_server_reads_ahead() -> None:
     many = 5000  # 130 kB
 

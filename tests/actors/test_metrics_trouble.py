@@ -117,6 +117,7 @@ async def test_m_05_all_endpoints_stale_are_counted_and_recover_within_two_inter
         assert rig.actor.stale == 0
 
 
+@pytest.mark.long
 async def test_m_06_a_minute_of_errors_makes_two_lines_an_endpoint(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

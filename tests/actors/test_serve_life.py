@@ -10,12 +10,15 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.lowlevel
 import httpx
+import pytest
 
 from pointsman.actors.serve import Daemon
 from pointsman.actors.sim.processes import free_ports
 from pointsman.kernel.channel import Latest
 
 from .daemons import Make
+
+pytestmark = pytest.mark.long
 
 
 def flags(*more: str) -> tuple[tuple[str, ...], str]:

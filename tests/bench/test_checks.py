@@ -11,6 +11,8 @@ from .checks import DESTINATION, WrongReplyError, check
 from .messages import protos
 from .scenarios import KB, Exchange, buffered, chat_body, sse
 
+pytestmark = pytest.mark.long
+
 ENDPOINTS = ["127.0.1.1:8000"]
 DUPLEX = sse(3, "streamed")
 BUFFERED = buffered("buffered", chat_body(2 * KB))

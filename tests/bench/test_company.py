@@ -10,6 +10,8 @@ from .large_bodies import bodies
 from .scenarios import KB
 from .server import Baseline
 
+pytestmark = pytest.mark.long
+
 LEAST = Amount(repeat=1, picks=20, open_streams=30, exchanges=20)
 
 

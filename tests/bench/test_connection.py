@@ -17,6 +17,8 @@ from .stream import Ending, LoadError, Script
 from .test_wire import framed, frames
 from .wire import Step
 
+pytestmark = pytest.mark.long
+
 ONE = script((Step((b"question",), replies=1),))
 TWO = script((Step((b"a",), replies=1), Step((b"b",), replies=1)))
 

@@ -6,6 +6,8 @@ import pytest
 
 from . import cycle
 
+pytestmark = pytest.mark.long
+
 
 def test_every_row_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle, "SECONDS", 0.001)

@@ -7,6 +7,8 @@ import pytest
 from .figures import Budget, Figure, document, micro_table, number, table
 from .rows import CHUNK, SSE, response_chunk
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("value", "text"),

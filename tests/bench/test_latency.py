@@ -14,6 +14,8 @@ from .latency import EXT_PROC, Arm, table, without_ext_proc
 from .server import model_servers
 from .stream import LoadError
 
+pytestmark = pytest.mark.long
+
 HERE = HostPort("127.0.0.1", 1)
 
 

@@ -14,6 +14,8 @@ from .rows import Row, exchanges
 from .scenarios import KB, buffered, chat, chat_body, duplex
 from .wire import Step
 
+pytestmark = pytest.mark.long
+
 SMALL = script(buffered("small", chat_body(2 * KB)).steps)
 
 

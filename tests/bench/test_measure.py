@@ -14,6 +14,8 @@ from .measure import Bench, Effort
 from .rows import names
 from .server import Baseline, ServerError, model_servers
 
+pytestmark = pytest.mark.long
+
 
 def test_a_row_is_measured_of_target_and_baseline() -> None:
     said: list[str] = []

@@ -11,6 +11,8 @@ from .model_servers import FAULTS
 from .server import Models, get, model_servers
 from .vllm_metrics import Load, text
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def models() -> Generator[Models]:

@@ -6,6 +6,8 @@ import pytest
 
 from .prefix import SHORT, _Decider
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(("warm", "share"), [(False, 0.0), (True, 0.9)])
 def test_as_much_of_a_prompt_is_known_as_the_row_says(warm: bool, share: float) -> None:

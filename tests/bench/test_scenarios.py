@@ -8,6 +8,8 @@ from .messages import protos
 from .rows import Row, exchanges
 from .scenarios import KB, buffered, chat, chat_body, duplex, sse
 
+pytestmark = pytest.mark.long
+
 ROWS = {row.name: row for row in exchanges()}
 
 

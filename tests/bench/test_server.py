@@ -14,6 +14,8 @@ from .measure import Bench, Effort
 from .rows import IDLE
 from .server import Models, Pointsman, ServerError
 
+pytestmark = pytest.mark.long
+
 # Becomes ready with the second question; then it only accepts.
 DAEMON = """
 import argparse, http.server, socket

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from . import wire
 from .wire import Framing, Step
+
+pytestmark = pytest.mark.long
 
 
 def frames(data: bytes) -> list[tuple[int, int, int, bytes]]:

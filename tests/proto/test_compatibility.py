@@ -6,6 +6,7 @@ import betterproto2
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tests.examples import share
 
 from pointsman.proto import DecodeError, decode, encode
 from pointsman.proto.schema import schema_of
@@ -22,7 +23,8 @@ every_type_with_fields = pytest.mark.parametrize(
     ids=lambda message_type: message_type.__name__,
 )
 thorough = settings(
-    max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=share(0.08),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

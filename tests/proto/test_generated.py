@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import share
 
 from pointsman.proto import Json, Struct, Value, decode, encode, struct_of, values_of
 
@@ -17,13 +18,13 @@ json = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=share(0.4))
 @given(values=st.dictionaries(st.text(max_size=5), json))
 def test_values_survive_the_way_through_the_wire(values: dict[str, Json]) -> None:
     assert values_of(decode(Struct, encode(struct_of(values)))) == values
 
 
-@settings(max_examples=40)
+@settings(max_examples=share(0.4))
 @given(values=st.dictionaries(st.text(max_size=5), json, max_size=3))
 def test_a_struct_is_what_the_official_runtime_makes_of_the_values(values: dict[str, Json]) -> None:
     theirs = oracle.new(Struct)

@@ -19,6 +19,8 @@ from pointsman.actors.sim.processes import free_ports
 
 from .hosting import PATIENCE, Conversation, body, grpc, opening
 
+pytestmark = pytest.mark.long
+
 CONFIG = """\
 plugins:
 - {type: queue-scorer}

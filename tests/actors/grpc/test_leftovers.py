@@ -42,6 +42,8 @@ from pointsman.proto import (
 
 from .hosting import PATIENCE, Host, body, hosted, opening, response_body, response_headers
 
+pytestmark = pytest.mark.long
+
 CONFIG = "plugins: [{type: active-request-scorer}, {type: prefix-cache-scorer}]"
 STEPS = [opening(), body(completion()), response_headers(), response_body(b"data: {}\n\n")]
 ROUND = 20

@@ -17,6 +17,8 @@ from pointsman.actors import tracing
 
 from .hosting import body, hosted, opening, response_body, response_headers
 
+pytestmark = pytest.mark.long
+
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 

@@ -19,6 +19,8 @@ from pointsman.actors.sim.kube.store import Deletion
 from .clusters import OBJECTIVES, POOLS, Cluster, X, Y
 from .conftest import Start
 
+pytestmark = pytest.mark.long
+
 AT_ONCE: Final = Deletion(grace=0)
 RECOVERY: Final = 420.0  # seconds: a watch that fell silent is noticed after up to 375
 

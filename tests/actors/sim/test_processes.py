@@ -13,6 +13,8 @@ from trio.lowlevel import wait_readable
 
 from pointsman.actors.sim.processes import ChildFailed, Process, answers, child, free_ports
 
+pytestmark = pytest.mark.long
+
 SAYS_HELLO = "import signal; print('hello', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SAYS_HELLO
 HELLO = re.compile("^hello$", re.MULTILINE)

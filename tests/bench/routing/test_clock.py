@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from .clock import Clock
+
+pytestmark = pytest.mark.long
 
 
 def test_actions_run_at_their_times_and_in_the_order_of_asking() -> None:

@@ -16,6 +16,8 @@ from .clock import Clock
 from .fleet import Fleet, Server
 from .small import TWO
 
+pytestmark = pytest.mark.long
+
 WORK = Work(prompt_tokens=160, output_tokens=100, blocks=range(10))
 
 

@@ -28,6 +28,8 @@ from .small import FOUR, TWO, conversations, shop
 from .tallies import Result, percentile
 from .workloads import Arrival, Segment, Workload, prompt_of
 
+pytestmark = pytest.mark.long
+
 CHAT = Mooncake(entries=conversations(12, 6))
 EVERY = pytest.mark.parametrize("policy", compared([2, 4]), ids=lambda policy: policy.name)
 

@@ -15,6 +15,8 @@ from .runs import Choice, Run, play_all
 from .small import TWO, conversations
 from .tallies import Result
 
+pytestmark = pytest.mark.long
+
 ONE = Result(
     requests=10,
     hit=0.5,

@@ -8,6 +8,8 @@ from pointsman.actors.sim.work import Generation, Work
 
 from .tallies import Spread, Tally, percentile
 
+pytestmark = pytest.mark.long
+
 
 def generation(*, arrived: float, first: float, ended: float, cached: int = 0) -> Generation:
     """A finished request of 100 tokens that generated 10."""

@@ -13,6 +13,8 @@ from .mooncake import QUANTUM, TRACE, Mooncake, prompt
 from .small import conversations
 from .trace import BLOCK_TOKENS, Entry, TraceError
 
+pytestmark = pytest.mark.long
+
 NUMBERS = st.integers(0, 10**7)
 IDS = st.lists(st.integers(0, 50) | NUMBERS, min_size=1, max_size=20)
 

@@ -8,6 +8,8 @@ import pytest
 
 from .workloads import Kv73, Segment, Stage, poisson, prompt_of
 
+pytestmark = pytest.mark.long
+
 
 def test_a_segment_may_end_inside_a_block_only_at_the_end() -> None:
     assert prompt_of([Segment(1, 32), Segment(2, 20)]).length == 52

@@ -19,6 +19,8 @@ from pointsman.actors.sim.kube.kubeconfig import Access
 from .kit import DEPLOY, MERGE, PODS, POOLS
 from .serving import ADDRESS, kube, options
 
+pytestmark = pytest.mark.long
+
 CRDS = sorted(map(str, (DEPLOY / "crds").iterdir()))
 OBJECTS = """\
 apiVersion: v1

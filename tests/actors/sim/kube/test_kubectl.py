@@ -19,7 +19,10 @@ from .kit import DEPLOY
 from .serving import kube
 
 KUBECTL = shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+pytestmark = [
+    pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
+    pytest.mark.long,
+]
 
 Kubectl = Callable[..., Awaitable[str]]
 

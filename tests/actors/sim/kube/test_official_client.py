@@ -18,6 +18,8 @@ from pointsman.actors.sim.kube.samples import pod, pool
 from .kit import DEPLOY
 from .serving import kube
 
+pytestmark = pytest.mark.long
+
 kubernetes: Any = pytest.importorskip("kubernetes")
 informer: Any = pytest.importorskip("kubernetes.informer")
 
