@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from sys import maxsize as MAX_SIZE
 from typing import Final, final
 
 from attrs import field, frozen
@@ -223,7 +222,7 @@ class SessionSettings:
     """Bytes of request body that are held until the decision; more is a 413."""
     heeds_subset: bool = True
     """Whether the proxy's hint narrows the candidates."""
-    read_apart_from: int = MAX_SIZE
-    """Bytes of a body that takes too long to be read between two picks."""
+    read_apart_from: int | None = None
+    """Bytes of a body that takes too long to be read between two picks; None: whatever it has."""
     emits_scores: bool = False
     """Whether the proxy is told how every candidate scored."""

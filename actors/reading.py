@@ -2,8 +2,8 @@
 
 Reading JSON holds the interpreter's lock from the first byte to the last, so what takes as long
 as dozens of picks has to happen in another interpreter. One is started when the first such body
-comes, and ends some time after the last. Bodies go there and come back in threads, in which
-copying is done without the lock.
+comes, which does not wait for it unless it is very large, and ends some time after the last.
+Bodies go there and come back in threads, in which copying is done without the lock.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any, Final, Protocol, final
 from weakref import WeakKeyDictionary
 
 import anyio
-from anyio import CapacityLimiter, to_thread
-from attrs import define, field
+from anyio import CapacityLimiter, create_task_group, to_thread
+from anyio.abc import TaskGroup
+from attrs import define, evolve, field
 
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.installed import where_raised
@@ -36,7 +37,9 @@ logger = logging.getLogger(__name__)
 APART_FROM: Final = 1 << 20
 """Bytes of a body that takes longer to be read than others should wait: about 5 ms."""
 MOST: Final = 2  # processes at once; further bodies wait for their turn
-KEPT: Final = 60.0  # seconds for which a process without work is kept, at least
+KEPT: Final = 300.0  # seconds for which a process without work is kept, at least
+SOON: Final = 8 << 20
+"""Bytes that are rather read here, which takes up to 40 ms, than wait 0.7 s for a process."""
 PATIENCE: Final = 60  # seconds for which a body is waited for; none that may be sent takes one
 ARGUMENTS: Final = (sys.executable, "-m", "pointsman.actors.reading_process")
 
@@ -99,20 +102,27 @@ class BodyReader:
     )
     """How readers are called there; None for those that only we can have."""
     _failing: bool = field(default=False, init=False)
+    _tasks: TaskGroup | None = field(default=None, init=False)
+    _starting: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        """End processes that have nothing to do; until cancelled, then all of them."""
+        """Start processes, and end those that have nothing to do; until cancelled, then all."""
         try:
-            while True:
-                await anyio.sleep(KEPT)
-                for child in [child for child in self._idle if child.rested]:
-                    self._idle.remove(child)
-                    child.end()
-                for child in self._idle:
-                    child.rested = True
+            async with create_task_group() as self._tasks:
+                await self._end_idle()
         finally:
+            self._tasks = None
             while self._idle:
                 self._idle.pop().end()
+
+    async def _end_idle(self) -> None:
+        while True:
+            await anyio.sleep(KEPT)
+            for child in [child for child in self._idle if child.rested]:
+                self._idle.remove(child)
+                child.end()
+            for child in self._idle:
+                child.rested = True
 
     async def read(self, wanted: Read) -> tuple[Parsed, NamePlace | None]:
         """What is made of a body, and where its model is named, as far as that was asked.
@@ -123,7 +133,7 @@ class BodyReader:
         """
         origin = wanted.route.origin
         called = None if origin is None else self._called(origin)
-        if origin is None or called is None:
+        if origin is None or called is None or self._comes_too_soon(called, wanted):
             return _read_here(wanted)
         try:
             answer = await to_thread.run_sync(self._ask, called, wanted, limiter=self._turn)
@@ -134,6 +144,24 @@ class BodyReader:
             return _read_here(wanted)
         self._failing = False
         return self._understood(origin, wanted, answer)
+
+    def _comes_too_soon(self, called: bytes, wanted: Read) -> bool:
+        """Whether there is no process yet, and the body should not wait for one to start."""
+        if self._idle or self._tasks is None or len(wanted.body) > SOON:
+            return False
+        if not self._starting and self._turn.available_tokens:
+            self._starting = True
+            self._tasks.start_soon(self._warm_up, called, evolve(wanted, body=b""))
+        return self._starting
+
+    async def _warm_up(self, called: bytes, nothing: Read) -> None:
+        """Have a process that has read once: then all it needs is there."""
+        try:
+            await to_thread.run_sync(self._ask, called, nothing, limiter=self._turn)
+        except (Gone, OSError, pickle.UnpicklingError) as exc:
+            self._note_failure(exc)
+        finally:
+            self._starting = False
 
     def _called(self, origin: Origin) -> bytes | None:
         if origin not in self._origins:

@@ -15,7 +15,7 @@ from typing import Any
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.installed import where_raised
 from pointsman.kernel.parsing import Reader
-from pointsman.kernel.rewriting import model_place
+from pointsman.kernel.rewriting import NamePlace, model_place
 
 from .memory import return_large_buffers
 from .reading_wire import Gone, pack, receive, send
@@ -41,13 +41,21 @@ def _answer(origin: bytes, body: bytes, *, renaming: bool) -> tuple[Any, ...]:
         return "unknown", where_raised(exc)
     try:
         parsed = read(body)
-        place = model_place(body) if renaming and parsed.model is not None else None
+        place = _place(body) if renaming and parsed.model is not None else None
     except Refusal as refusal:
         return "refused", refusal.status, refusal.message, refusal.reason, refusal.retry_after
     except Exception as exc:
         return "failed", where_raised(exc)
     values = {key.name: value for key, value in parsed.values.items()}
     return "read", parsed.model, values, place
+
+
+def _place(body: bytes) -> NamePlace | None:
+    """None for what is no JSON: that is a mistake only if the model changes in the end."""
+    try:
+        return model_place(body)
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=64)

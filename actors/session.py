@@ -216,7 +216,8 @@ class Session:
         if request is None or route is None or route.read is None:
             raise AssertionError("a body is only held when somebody reads it")
         request.size = len(self._held)
-        if request.size >= self.settings.read_apart_from:
+        apart = self.settings.read_apart_from
+        if apart is not None and request.size >= min(apart, route.at_once):
             return [Read(route, self._held.view(), self._may_rename())]
         body = self._held.bytes()
         self._held.clear()

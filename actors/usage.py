@@ -22,6 +22,8 @@ from .usage_grpc import Frames, counts_in
 USAGE: Final = b'"usage"'
 META_INFO: Final = b'"meta_info"'
 LONGEST: Final = 4096  # bytes of a usage object; what is longer is none
+MUCH: Final = 1 << 20
+"""Bytes of a piece of which only the ends are looked at: so large ones are whole responses."""
 MOST_TOKENS: Final = 2**63 - 1  # that are counted; more is a mistake, and too much for some
 _KEY: Final = re.compile(USAGE + b"|" + META_INFO)
 _KEPT: Final = len(META_INFO) - 1  # bytes that may be the beginning of a key
@@ -53,8 +55,12 @@ class UsageReader:
         if not self._began and data:
             self._began = True
             self._frames = Frames() if data[0] == 0 else None
-        if self._frames is None:
+        if self._frames is None and len(data) <= MUCH:
             self._read(data)
+        elif self._frames is None:
+            self._read(data[: MUCH // 2])
+            self._held = b""
+            self._read(data[-MUCH // 2 :])
         else:
             for message in self._frames.feed(data):
                 self._note(counts_in(message))

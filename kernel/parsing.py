@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from sys import maxsize as MAX_SIZE
 from typing import Any, Final, final
 
 from attrs import define, field, frozen
@@ -41,6 +42,8 @@ class Route:
     read: Reader | None
     """None: the body is of no interest."""
     origin: Origin | None = None
+    at_once: int = MAX_SIZE
+    """Bytes of a body that takes longer to be read than a usual one of a megabyte."""
 
 
 LONGEST_PATH: Final = 1024
@@ -101,7 +104,7 @@ def make_routes(parsers: Sequence[tuple[str, Any]], wanted: Keys) -> Routes:
 
 
 def _route(name: str, origin: Origin) -> Route:
-    return Route(name, origin.reader(), origin)
+    return Route(name, origin.reader(), origin, getattr(origin.parser, "bytes_at_once", MAX_SIZE))
 
 
 def refuse_path(path: str) -> Refusal:

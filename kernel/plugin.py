@@ -37,7 +37,8 @@ class Parser(Protocol):
         None when bodies of *path* are of no interest: the request is decided without.
         The function raises `Refusal` (400) for a body that the path's API would not accept.
         It depends on nothing but the body: large ones are read in another process, by a reader
-        made there from a pickled copy of the parser if there can be one.
+        made there from a pickled copy of the parser if there can be one. Large is a mebibyte, or
+        from how many bytes on the parser's ``bytes_at_once`` says that it is.
         """
         ...
 

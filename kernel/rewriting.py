@@ -22,6 +22,7 @@ _VALUE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,}\]"]+', re.DOTAL
 _EMPTY: Final = re.compile(rb"\s*}")
 _OPEN: Final = b"{["
 _CLOSE: Final = b"}]"
+LOOKED_AT: Final = 1 << 20  # bytes of a piece in which a response's model is looked for
 HELD_LIMIT: Final = 256 * 1024  # bytes of a response that wait for its model's name
 
 
@@ -170,7 +171,9 @@ class ModelRestorer:
         return line if renamed is None else b"data:" + renamed[:-1]
 
     def _feed_json(self, text: bytes, end: bool) -> bytes:
-        renamed = _renamed(text, self._old, self._new)
+        renamed = _renamed(text[:LOOKED_AT], self._old, self._new)
+        if renamed is not None:
+            renamed += text[LOOKED_AT:]
         more = not end and len(text) <= HELD_LIMIT and not _is_complete(text)
         if renamed is None and more:
             self._held = text

@@ -40,6 +40,8 @@ class VllmGrpcParser:
     type_name: ClassVar = "vllmgrpc-parser"
     stability: ClassVar = Stability.BETA
     produces: ClassVar = keys(REQUEST_PROMPT, MAX_OUTPUT_TOKENS)
+    bytes_at_once: ClassVar = 32 * 1024
+    """Bytes that take 3 ms, since packed numbers are read one by one."""
     paths: ClassVar = ("vllm.grpc.engine.VllmEngine/Generate", "vllm.grpc.engine.VllmEngine/Embed")
 
     def reader(self, path: str, wanted: Keys) -> Callable[[bytes], Parsed]:

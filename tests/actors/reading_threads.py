@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from threading import Thread
+from threading import Event, Thread
 
 from attrs import define, field
 
@@ -13,12 +13,20 @@ from pointsman.actors.reading_process import serve
 
 @define(eq=False)
 class Threads:
-    """Starts them, and notes which ended."""
+    """Starts them once they may start, and notes which ended."""
+
+    @classmethod
+    def at_once(cls) -> Threads:
+        threads = cls()
+        threads.may_start.set()
+        return threads
 
     started: list[Child] = field(factory=list[Child])
+    may_start: Event = field(factory=Event)
     ended: int = 0
 
     def start(self) -> Child:
+        self.may_start.wait()
         ours, its = socket.socketpair()
         thread = Thread(target=self._serve, args=(its,), daemon=True)
         thread.start()

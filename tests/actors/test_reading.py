@@ -12,7 +12,10 @@ from typing import Any, ClassVar, Final
 
 import anyio
 import pytest
+import trio
+import trio.lowlevel
 from anyio import to_thread
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.plugins.parsers.grpc_messages import GenerateRequest, TokenizedInput
@@ -21,7 +24,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pointsman.actors.conversation import Read
 from pointsman.actors.held import HeldBody
-from pointsman.actors.reading import KEPT, BodyReader, Child, ReadingFailed
+from pointsman.actors.reading import KEPT, SOON, BodyReader, Child, ReadingFailed
 from pointsman.actors.reading_wire import APART, Gone, pack, receive, send, unpack
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.keys import Keys, keys
@@ -107,7 +110,7 @@ async def end(reader: BodyReader) -> None:
 async def test_it_is_read_as_it_would_be_here(
     parser: type[Any], path: str, kind: Callable[[bytes], bytes | memoryview]
 ) -> None:
-    body, reader = BODIES[parser, path], BodyReader(Threads().start)
+    body, reader = BODIES[parser, path], BodyReader(Threads.at_once().start)
     way = route(parser(), path)
     assert way.read is not None
     assert await reader.read(Read(way, kind(body), renaming=False)) == (way.read(body), None)
@@ -115,7 +118,7 @@ async def test_it_is_read_as_it_would_be_here(
 
 
 async def test_the_place_of_the_name_comes_with_it_if_that_is_wanted() -> None:
-    reader, way = BodyReader(Threads().start), route(OpenAIParser(), "completions")
+    reader, way = BodyReader(Threads.at_once().start), route(OpenAIParser(), "completions")
     parsed, place = await reader.read(Read(way, PARSED, renaming=True))
     assert parsed.model == "m"
     assert place is not None
@@ -126,7 +129,7 @@ async def test_the_place_of_the_name_comes_with_it_if_that_is_wanted() -> None:
 
 
 async def test_a_refusal_is_the_parsers() -> None:
-    reader = BodyReader(Threads().start)
+    reader = BodyReader(Threads.at_once().start)
     with pytest.raises(Refusal) as refused:
         await reader.read(Read(route(Picky()), b"refuse", renaming=False))
     assert (refused.value.status, refused.value.message) == (418, "no")
@@ -135,7 +138,7 @@ async def test_a_refusal_is_the_parsers() -> None:
 
 
 async def test_a_parser_that_fails_is_named_by_kind_and_place() -> None:
-    threads = Threads()
+    threads = Threads.at_once()
     reader = BodyReader(threads.start)
     with pytest.raises(ReadingFailed, match=r"ZeroDivisionError at test_reading\.py:\d+"):
         await reader.read(Read(route(Picky()), b"fail", renaming=False))
@@ -151,7 +154,7 @@ async def test_a_parser_that_fails_is_named_by_kind_and_place() -> None:
 async def test_a_parser_that_cannot_go_there_reads_here_and_says_so_once(
     parser: type[Picky], caplog: pytest.LogCaptureFixture
 ) -> None:
-    reader, way = BodyReader(Threads().start), route(parser())
+    reader, way = BodyReader(Threads.at_once().start), route(parser())
     for _ in range(2):
         assert (await reader.read(Read(way, memoryview(b"m"), renaming=True)))[0] == Parsed("m")
     (said,) = [record.message for record in caplog.records]
@@ -174,7 +177,7 @@ async def test_where_no_process_can_be_started_it_is_read_here(
 async def test_a_process_that_is_lost_costs_the_request_that_it_had(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    threads = Threads()
+    threads = Threads.at_once()
     lost = True
 
     def start() -> Child:
@@ -208,8 +211,9 @@ async def test_one_without_work_is_ended_and_one_with_work_is_not(mock_clock: Mo
         mock_clock.jump(KEPT)
         await wait_all_tasks_blocked()
 
-    threads = Threads()
-    reader, wanted = BodyReader(threads.start), Read(route(Picky()), b"m", renaming=False)
+    threads = Threads.at_once()
+    reader = BodyReader(threads.start)
+    wanted = Read(route(Picky()), b"x" * (SOON + 1), renaming=False)
     await reader.read(wanted)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reader.run)
@@ -223,6 +227,54 @@ async def test_one_without_work_is_ended_and_one_with_work_is_not(mock_clock: Mo
         assert (len(threads.started), threads.ended) == (2, 1)
         tasks.cancel_scope.cancel()
     assert threads.ended == 2
+
+
+async def test_none_but_the_largest_wait_for_a_process_to_start(mock_clock: MockClock) -> None:
+    threads = Threads()
+    reader, small = BodyReader(threads.start), Read(route(Picky()), b"m", renaming=True)
+    large = evolve(small, body=b"x" * (SOON + 1))
+    read: list[Parsed] = []
+
+    async def ask(wanted: Read) -> None:
+        read.append((await reader.read(wanted))[0])
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reader.run)
+        await wait_all_tasks_blocked()
+        for _ in range(2):
+            await ask(small)
+        tasks.start_soon(ask, large)
+        assert (read, threads.started) == ([Parsed("m")] * 2, [])
+        threads.may_start.set()
+        while len(read) < 3 or reader._starting:
+            await trio.lowlevel.checkpoint()
+        assert len(threads.started) == 2
+        for child in threads.started:
+            child.rested = True
+        await ask(small)
+        assert sorted(child.rested for child in threads.started) == [False, True]  # by one of them
+        tasks.cancel_scope.cancel()
+    assert threads.ended == 2
+
+
+async def test_a_process_that_cannot_start_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def start() -> Child:
+        child = Threads.at_once().start()
+        child.line.shutdown(socket.SHUT_RDWR)
+        return child
+
+    reader, small = BodyReader(start), Read(route(Picky()), b"m", renaming=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reader.run)
+        await wait_all_tasks_blocked()
+        assert (await reader.read(small))[0] == Parsed("m")
+        while reader._starting:
+            await trio.lowlevel.checkpoint()
+        assert (await reader.read(small))[0] == Parsed("m")
+        tasks.cancel_scope.cancel()
+    assert [record.levelno for record in caplog.records][:1] == [logging.WARNING]
 
 
 async def test_a_process_reads_survives_the_daemons_signals_and_ends_with_it() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 from tests.actors.test_session_renaming import rewriting, rule
+from tests.plugins.parsers.grpc_messages import GenerateRequest
 
 from pointsman.actors.conversation import (
     Chunk,
@@ -15,16 +16,22 @@ from pointsman.actors.conversation import (
     Modes,
     Read,
     Refuse,
+    RequestBody,
     RequestTrailers,
     SendTo,
 )
 from pointsman.actors.session import Session
 from pointsman.kernel.model import Parsed
 from pointsman.kernel.rewriting import NamePlace, model_place
+from pointsman.plugins.parsers import VllmGrpcParser
 
-from .scripts import BUFFERED, DUPLEX, Desk, body, opening, pieces
+from .scripts import BASE, BUFFERED, DUPLEX, Desk, body, opening, pieces, wired
 
 APART = 1000
+GRPC = """
+plugins: [{type: vllmgrpc-parser}]
+requestHandler: {parsers: [{pluginRef: vllmgrpc-parser}]}
+"""
 LARGE = body(prompt="x" * 200_000)
 TRAILERS = [*pieces(LARGE, 70_000, last_empty=False)[:-1], *pieces(LARGE[140_000:], 70_000)[:1]]
 """The body in pieces, of which none is the last."""
@@ -117,3 +124,18 @@ def test_large_pieces_are_not_copied_on_their_way() -> None:
     views = [command.data for command in there if isinstance(command, Chunk)]
     assert all(isinstance(view, memoryview) for view in views)
     assert len({id(view.obj) for view in views if isinstance(view, memoryview)}) == 1
+
+
+@pytest.mark.parametrize(("more", "apart"), [(-1, False), (0, True)])
+def test_a_parser_may_say_what_is_large_for_it(more: int, apart: bool) -> None:
+    desk = Desk(wired(GRPC))
+    desk.settings = evolve(desk.settings, read_apart_from=1 << 20)
+    size = VllmGrpcParser.bytes_at_once + more
+    text = GenerateRequest(text="x" * (size - 5 - 4))  # behind a frame's head, tag and length
+    message = bytes(text)
+    sent = b"\0" + len(message).to_bytes(4, "big") + message
+    assert len(sent) == size
+    session = desk.session()
+    session.handle(opening({**BASE, ":path": f"/{VllmGrpcParser.paths[0]}"}))
+    *_, last = session.handle(RequestBody(sent, end=True))
+    assert isinstance(last, Read) is apart

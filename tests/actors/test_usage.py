@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.actors.usage import LONGEST, UsageReader, encoding_of
+from pointsman.actors.usage import LONGEST, MUCH, UsageReader, encoding_of
 from pointsman.kernel.model import Usage
 
 from .scripts import headers_of
@@ -228,3 +228,12 @@ DATA = Path(__file__).parent / "data"
 def test_real_responses_have_their_usage(name: str, usage: Usage) -> None:
     """What vLLM 0.32 wrote."""
     assert read((DATA / f"vllm-chat-{name}.txt").read_bytes()) == usage
+
+
+def test_of_a_large_piece_the_ends_are_looked_at() -> None:
+    first, last = b'{"usage":{"input_tokens":3}}', b'{"usage":{"output_tokens":5}}'
+    between = b'"usage":{"input_tokens":99}'
+    for place in range(MUCH // 2 - len(between) + 1, MUCH // 2 + 1):  # cut off, or behind it
+        reader = UsageReader()
+        reader.feed(first + b" " * (place - len(first)) + between + b" " * MUCH + last)
+        assert reader.usage == Usage(3, 5, None)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.kernel.rewriting import HELD_LIMIT, ModelRestorer, model_spans, with_model
+from pointsman.kernel.rewriting import HELD_LIMIT, LOOKED_AT, ModelRestorer, model_spans, with_model
 
 PRECIOUS = (
     b'{"seed":12345678901234567890123,"temperature":0.10,"top_p":1e0,'
@@ -161,3 +161,12 @@ def test_nothing_is_held_back_of_what_is_complete(answer: bytes, events: bool) -
     text = b"data:" + answer if events else answer
     assert restorer.feed(text[:-1], end=False) == b""
     assert restorer.feed(text[-1:], end=False) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "restored"), [(0, True), (LOOKED_AT - 100, True), (LOOKED_AT, False)]
+)
+def test_of_a_large_answer_only_the_beginning_is_looked_at(before: int, restored: bool) -> None:
+    answer = b'{"data":"%b","model":"served","more":"%b"}' % (b"x" * before, b"y" * LOOKED_AT)
+    expected = answer.replace(b'"served"', b'"asked"') if restored else answer
+    assert ModelRestorer(False, "asked", "served").feed(answer, end=True) == expected

@@ -96,7 +96,7 @@ def slow() -> Generator[Host]:
     SlowParser.may_end.clear()
     desk = Desk(wired(CONFIG, SlowParser))
     with hosted(desk, read_apart_from=100) as running:
-        running.server.reader.start = Threads().start
+        running.server.reader._idle.append(Threads.at_once().start())
         yield running
         SlowParser.may_end.set()
 
