@@ -19,31 +19,21 @@ from pointsman.actors.conversation import (
     SendTo,
 )
 from pointsman.actors.modes import name_of, remarks, to_ask_for
-from pointsman.kernel.keys import Consumes, DataView
+from pointsman.kernel.keys import DataView
 from pointsman.kernel.model import (
-    RESPONSE_USAGE,
     Headers,
     RequestEnd,
 )
 from pointsman.kernel.pool import ModelRewrite, RewriteRule, RewriteTarget, SetRewrites
 from pointsman.kernel.wiring import Wiring
 
+from .conversations.setups import Meter
 from .scripts import BUFFERED, Desk, body, opening, say, wired
 
 FULL = Modes(BodyMode.FULL_DUPLEX, BodyMode.FULL_DUPLEX)
 LEAN_DUPLEX = Modes(BodyMode.FULL_DUPLEX, BodyMode.NONE)
 HEADERS_ONLY = Modes(BodyMode.NONE, BodyMode.NONE)
 STREAMED = Modes(BodyMode.STREAMED, BodyMode.NONE)
-
-
-class Meter:
-    """Reads what responses used."""
-
-    type_name: ClassVar = "meter"
-    consumes: ClassVar = Consumes(optional=[RESPONSE_USAGE])
-
-    def on_response_end(self, data: DataView, end: RequestEnd) -> None:
-        data.get(RESPONSE_USAGE)
 
 
 class Marker:

@@ -5,7 +5,7 @@ P-xx and B-xx are the field reports whose fault a script keeps away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final
 
@@ -163,17 +163,23 @@ BROKEN_OFF: Final = {
 """The same of a body of which all is held back for more."""
 
 
+Bodies = Mapping[str, tuple[Pairs, bytes, bytes]]
+
+
+def _at_once(bodies: Bodies, modes: Sequence[str], endings: Sequence[Ending]) -> Iterator[Script]:
+    """Whole answers, of which all is passed on when it comes."""
+    for (name, (fields, body, passed)), mode, ending in product(bodies.items(), modes, endings):
+        yield _answered(name, Answer(fields, [body], [passed]), (DUPLEX, mode), ending)
+
+
 def _complete() -> Iterator[Script]:
     """Of what is complete nothing is held back, since not every mode has a place for it later."""
-    each = product(COMPLETE.items(), MODES[1:], (Ending.BODY, Ending.TRAILERS))
-    for (name, (fields, body, passed)), mode, ending in each:
-        yield _answered(name, Answer(fields, [body], [passed]), (DUPLEX, mode), ending)
+    yield from _at_once(COMPLETE, MODES[1:], (Ending.BODY, Ending.TRAILERS))
 
 
 def _held() -> Iterator[Script]:
     """What would wait for more is passed on where there is no more."""
-    for (name, (fields, body, passed)), mode in product(BROKEN_OFF.items(), MODES[1:]):
-        yield _answered(name, Answer(fields, [body], [passed]), (DUPLEX, mode), Ending.BODY)
+    yield from _at_once(BROKEN_OFF, MODES[1:], (Ending.BODY,))
     for name, (fields, body, passed) in BROKEN_OFF.items():
         held = Answer(fields, [body], [b""])
         script = _answered(f"{name}, before trailers", held, (DUPLEX, DUPLEX), Ending.TRAILERS)
@@ -184,9 +190,7 @@ def _held() -> Iterator[Script]:
 
 def _held_whole() -> Iterator[Script]:
     """A buffered body is all there is, also when trailers follow it."""
-    for (name, (fields, body, passed)), mode in product(BROKEN_OFF.items(), BUFFERED):
-        answer = Answer(fields, [body], [passed])
-        yield _answered(name, answer, (DUPLEX, mode), Ending.TRAILERS)
+    yield from _at_once(BROKEN_OFF, BUFFERED, (Ending.TRAILERS,))
 
 
 def _cut_anywhere() -> Iterator[Script]:
