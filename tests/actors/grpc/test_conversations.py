@@ -18,6 +18,8 @@ from tests.actors.scripts import Desk
 
 from pointsman.kernel.model import RequestEnd
 
+pytestmark = pytest.mark.long
+
 Hear = Callable[[bool], Mapping[Script, Told]]
 SCRIPTS = [script for scripts in THEMES.values() for script in scripts]
 edges = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])

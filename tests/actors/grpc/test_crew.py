@@ -14,6 +14,8 @@ from attrs import define, field
 from pointsman.actors import extproc_server_crew
 from pointsman.actors.extproc_server_crew import Crew
 
+pytestmark = pytest.mark.long
+
 
 @define(eq=False)
 class Streams:

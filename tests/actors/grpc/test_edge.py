@@ -21,6 +21,8 @@ from pointsman.actors.extproc_server_lane import (
 
 from .edges import CALL, LIMIT, Pair, data_of, message, on_asyncio
 
+pytestmark = pytest.mark.long
+
 
 @on_asyncio
 async def test_messages_go_in_and_out_whole(pair: Pair) -> None:

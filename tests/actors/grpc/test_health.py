@@ -26,6 +26,8 @@ from pointsman.proto import (
 
 from .hosting import PATIENCE, grpc
 
+pytestmark = pytest.mark.long
+
 READY = ["", "readiness", EXT_PROC_SERVICE, "inference-extension"]
 
 

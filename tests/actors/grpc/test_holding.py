@@ -21,6 +21,8 @@ from pointsman.proto import ProcessingRequest
 
 from .hosting import LEAN, body, opening
 
+pytestmark = pytest.mark.long
+
 
 @define(eq=False)
 class OneByOne:

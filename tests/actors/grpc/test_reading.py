@@ -19,6 +19,8 @@ from pointsman.proto import BodySendMode, ProtocolConfiguration
 from .hosting import LEAN, PATIENCE, Host, body, hosted, opening
 from .test_server import chunks
 
+pytestmark = pytest.mark.long
+
 CONFIG = """
 plugins: [{type: queue-scorer}, {type: slow-parser}]
 requestHandler: {parsers: [{pluginRef: slow-parser}]}

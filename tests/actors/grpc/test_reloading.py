@@ -8,6 +8,8 @@ from tests.actors.scripts import body as completion
 
 from .hosting import Conversation, Host, body, hosted, opening
 
+pytestmark = pytest.mark.long
+
 
 def begun(host: Host) -> Conversation:
     talk = host.conversation()

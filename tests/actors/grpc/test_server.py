@@ -35,6 +35,8 @@ from .hosting import (
     response_headers,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["fast", "plain"])
 def host(request: pytest.FixtureRequest) -> Generator[Host]:
@@ -100,7 +102,6 @@ def test_g_04_many_streams_with_one_request_id_each_get_their_own_bytes(plain: b
     assert not [one.name for one in desk.wiring.installed.values() if one.failures or one.state]
 
 
-@pytest.mark.long
 def test_p14_one_message_of_six_mebibytes(host: Host) -> None:
     data = completion(prompt="x" * (6 << 20))
     talk = host.conversation()

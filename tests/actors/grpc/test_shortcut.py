@@ -20,6 +20,8 @@ from pointsman.proto import HeaderMap, HeaderValue, HttpHeaders, ProcessingReque
 from .edges import Pair, data_of, message, on_asyncio
 from .hosting import body, hosted, opening, response_body
 
+pytestmark = pytest.mark.long
+
 
 @define(eq=False)
 class Handler:

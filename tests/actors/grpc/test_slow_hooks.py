@@ -23,6 +23,8 @@ from pointsman.proto import ProcessingRequest, ProcessingResponse, decode
 
 from .hosting import PATIENCE, Host, body, grpc, hosted, opening, response_body, response_headers
 
+pytestmark = pytest.mark.long
+
 CONFIG = "plugins: [{type: thorough}]"
 
 

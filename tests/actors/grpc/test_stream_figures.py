@@ -14,6 +14,8 @@ from pointsman.proto import PROCESS
 
 from .hosting import Conversation, Host, body, hosted, opening, response_body, response_headers
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["fast", "plain"])
 def host(request: pytest.FixtureRequest) -> Generator[Host]:

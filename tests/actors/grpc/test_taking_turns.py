@@ -12,6 +12,8 @@ from pointsman.actors.extproc_server_lane import DATA, frame
 
 from .edges import Pair, Wire, message
 
+pytestmark = pytest.mark.long
+
 
 @define(eq=False)
 class Gate(Wire):

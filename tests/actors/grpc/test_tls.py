@@ -21,6 +21,8 @@ from pointsman.actors.tls import Certificates
 
 from .hosting import Conversation, body, grpc, hosted, opening, response_body, response_headers
 
+pytestmark = pytest.mark.long
+
 
 @contextmanager
 def channel_to(port: int) -> Generator[Any]:
