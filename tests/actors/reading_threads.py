@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 
 from attrs import define, field
 
@@ -23,9 +23,12 @@ class Threads:
 
     started: list[Child] = field(factory=list[Child])
     may_start: Event = field(factory=Event)
+    asked: Semaphore = field(factory=lambda: Semaphore(0))
+    """Is released for each that is to be started."""
     ended: int = 0
 
     def start(self) -> Child:
+        self.asked.release()
         self.may_start.wait()
         ours, its = socket.socketpair()
         thread = Thread(target=self._serve, args=(its,), daemon=True)

@@ -244,6 +244,8 @@ async def test_none_but_the_largest_wait_for_a_process_to_start(mock_clock: Mock
         for _ in range(2):
             await ask(small)
         tasks.start_soon(ask, large)
+        for _ in range(2):
+            await to_thread.run_sync(threads.asked.acquire)
         assert (read, threads.started) == ([Parsed("m")] * 2, [])
         threads.may_start.set()
         while len(read) < 3 or reader._starting:
