@@ -10,9 +10,11 @@ from attrs import define, field
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from pointsman.kernel.tally import Tally
+
 from .decision_figures import OWN
 from .request_figures import PREFIX
-from .tallies import SHORT, Tally, histograms
+from .tallies import SHORT, histograms
 
 LABELS: Final = ("extension_point", "plugin_type", "plugin_name")
 

@@ -8,10 +8,8 @@ from typing import Final, final
 
 from attrs import field, frozen
 
-from pointsman.kernel.model import Headers, Parsed, Request
+from pointsman.kernel.model import Buffer, Headers, Parsed, Request
 from pointsman.kernel.parsing import Route as BodyRoute
-
-from .held import Buffer
 
 CHUNK_LIMIT: Final = 62_000
 """Bytes of body in one reply; proxies refuse 64 kB."""

@@ -12,11 +12,12 @@ from prometheus_client.metrics_core import Metric
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.model import EndCause, Endpoint
 from pointsman.kernel.names import OTHER
+from pointsman.kernel.tally import Tally
 
 from .conversation import BodyMode, Modes
 from .modes import name_of
 from .request_figures import PREFIX
-from .tallies import SHORT, Tally, histogram
+from .tallies import SHORT, histogram
 
 OWN: Final = "pointsman_"
 ATTEMPTS: Final = f"{PREFIX}scheduler_attempts"

@@ -12,10 +12,12 @@ from attrs import define, frozen
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from pointsman.kernel.tally import Tally
+
 from .decision_figures import ATTEMPT_LABELS, DecisionFigures
 from .pool_figures import PoolFigures
 from .request_figures import PREFIX, RequestFigures, Series
-from .tallies import Tally, histograms
+from .tallies import histograms
 
 OBJECTIVE: Final = "inference_objective_"
 POOL: Final = "inference_pool_"

@@ -28,6 +28,7 @@ from pointsman.kernel.channel import Latest
 from pointsman.kernel.datastore import Datastore
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.installed import where_raised
+from pointsman.kernel.model import Buffer
 from pointsman.kernel.wiring import Wiring
 from pointsman.proto import (
     PROCESS,
@@ -46,7 +47,6 @@ from .extproc_server_host import TreeServer
 from .extproc_server_lane import Lane
 from .extproc_server_wire import chunk_reply, event_of, piece_of, reply_of
 from .figures import Figures
-from .held import Buffer
 from .memory import forget_origin
 from .modes import name_of, remarks
 from .observing import Observer
@@ -58,6 +58,7 @@ logger = logging.getLogger(__name__)
 MIB: Final = 1024 * 1024
 COMPLAIN_EVERY: Final = 60.0  # seconds, of peers that speak something else
 AT_ONCE: Final = 16  # replies that are made in one go: of a body's pieces about a megabyte
+WAITING: Final = (Read, Decide)  # what cannot be had at once
 SLACK: Final = 64 * 1024  # of a message around the body that it carries
 
 
@@ -303,7 +304,7 @@ class ExtProcServer:
         for message in messages:
             event = event_of(message)
             commands = [] if event is None else session.handle(event)
-            while commands and isinstance(commands[-1], Read | Decide):
+            while commands and isinstance(commands[-1], WAITING):
                 await link.send(replies)
                 replies.clear()
                 commands = await self._wait(session, link, commands[-1])

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, final
 from anyio import CancelScope
 from grpclib.const import Status
 
-from .held import Buffer
+from pointsman.kernel.model import Buffer
 
 DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 7, 8
 END_STREAM, END_HEADERS, PADDED, PRIORITY = 0x1, 0x4, 0x8, 0x20

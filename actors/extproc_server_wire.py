@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
-from pointsman.kernel.model import Headers, parse_subset
+from pointsman.kernel.model import Buffer, Headers, parse_subset
 from pointsman.proto import (
     BodyMutation,
     BodyResponse,
@@ -60,7 +60,6 @@ from .conversation import (
     Route,
     SendTo,
 )
-from .held import Buffer
 
 DESTINATION: Final = "x-gateway-destination-endpoint"
 LB_NAMESPACE: Final = "envoy.lb"

@@ -8,9 +8,8 @@ from typing import final
 from attrs import define, field
 
 from pointsman.kernel.errors import Refusal
-from pointsman.kernel.rewriting import Buffer, NamePlace, model_place
-
-__all__ = ["Buffer", "HeldBody", "renamed"]
+from pointsman.kernel.model import Buffer
+from pointsman.kernel.rewriting import NamePlace, model_place, with_model
 
 
 @final
@@ -57,7 +56,6 @@ def renamed(body: Buffer, place: NamePlace | None, model: str) -> Sequence[Buffe
 
     A view is not copied; what comes of it is in pieces.
     """
-    if place is None:
-        place = model_place(bytes(body))
-    pieces = place.filled(body, model)
-    return (b"".join(pieces),) if isinstance(body, bytes) else pieces
+    if isinstance(body, bytes):
+        return (with_model(body, model, place),)
+    return (place or model_place(bytes(body))).filled(body, model)

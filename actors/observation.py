@@ -10,13 +10,13 @@ from attrs import define, field
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.model import Headers, Request, Usage
+from pointsman.kernel.tally import Tally
 
 from .conversation import Modes
 from .decision_figures import DecisionFigures
 from .observing import Ending
 from .request_figures import RequestFigures, Series
 from .rewrite_figures import RewriteFigures
-from .tallies import Tally
 
 EVENT_STREAM: Final = "text/event-stream"
 MODEL_SERVER_ERROR: Final = "ModelServerError"

@@ -41,6 +41,8 @@ KEPT: Final = 300.0  # seconds for which a process without work is kept, at leas
 SOON: Final = 8 << 20
 """Bytes that are rather read here, which takes up to 40 ms, than wait 0.7 s for a process."""
 PATIENCE: Final = 60  # seconds for which a body is waited for; none that may be sent takes one
+LOST: Final = (Gone, OSError, pickle.UnpicklingError)
+"""What asking a process raises that is not there any more, or out of its mind."""
 ARGUMENTS: Final = (sys.executable, "-m", "pointsman.actors.reading_process")
 
 
@@ -137,7 +139,7 @@ class BodyReader:
             return _read_here(wanted)
         try:
             answer = await to_thread.run_sync(self._ask, called, wanted, limiter=self._turn)
-        except (Gone, OSError, pickle.UnpicklingError) as exc:
+        except LOST as exc:
             self._note_failure(exc)
             raise Refusal(503, "the request body could not be read") from None
         if answer is None:
@@ -158,7 +160,7 @@ class BodyReader:
         """Have a process that has read once: then all it needs is there."""
         try:
             await to_thread.run_sync(self._ask, called, nothing, limiter=self._turn)
-        except (Gone, OSError, pickle.UnpicklingError) as exc:
+        except LOST as exc:
             self._note_failure(exc)
         finally:
             self._starting = False

@@ -14,7 +14,7 @@ from typing import Any
 
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.installed import where_raised
-from pointsman.kernel.parsing import Reader
+from pointsman.kernel.parsing import Origin, Reader
 from pointsman.kernel.rewriting import NamePlace, model_place
 
 from .memory import return_large_buffers
@@ -62,10 +62,10 @@ def _place(body: bytes) -> NamePlace | None:
 def _reader(origin: bytes) -> Reader:
     """A reader as the daemon has it. Keys are the same only within a process: names go across."""
     parser, claim, names = pickle.loads(origin)
-    made = parser.reader(claim, frozenset(key for key in parser.produces if key.name in names))
-    if made is None:
+    wanted = frozenset(key for key in parser.produces if key.name in names)
+    read = Origin(parser, claim, wanted).reader()
+    if read is None:
         raise LookupError(claim)
-    read: Reader = made
     return read
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, Final
 
-from .held import Buffer
+from pointsman.kernel.model import Buffer
 
 APART: Final = 64 * 1024  # bytes of a byte string that is not copied through a pickle
 _LENGTH: Final = struct.Struct("<Q")

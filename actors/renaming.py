@@ -8,6 +8,7 @@ from typing import Final, final
 from attrs import define, field
 
 from pointsman.kernel.datastore import Snapshot
+from pointsman.kernel.errors import Refusal
 from pointsman.kernel.model import Headers, Request
 from pointsman.kernel.rewriting import ModelRestorer
 
@@ -21,14 +22,18 @@ def priority_of(headers: Headers, snapshot: Snapshot) -> int:
     return 0 if objective is None else objective.priority
 
 
-def target_model(request: Request, snapshot: Snapshot, random: Random) -> str:
-    """The model to ask: a rule's, else the rewrite header's, else the one asked for."""
-    by_rule = (
-        snapshot.rewrites.target(request.incoming_model, random) if snapshot.rewrites else None
-    )
-    if by_rule is not None:
-        return by_rule
-    return request.headers.first(*REWRITE_HEADERS) or request.incoming_model
+def settle_model(request: Request, named: str, snapshot: Snapshot, random: Random) -> None:
+    """The model to ask: a rule's, else the rewrite header's, else the one *named* by the body.
+
+    Raises:
+        Refusal: 400 when it comes to none.
+    """
+    target = snapshot.rewrites.target(named, random) if snapshot.rewrites else None
+    if target is None:
+        target = request.headers.first(*REWRITE_HEADERS) or named
+    request.incoming_model, request.model = named, target
+    if not request.model:
+        raise Refusal(400, "model not found in request body")
 
 
 @final

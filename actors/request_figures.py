@@ -16,9 +16,10 @@ from prometheus_client.metrics_core import Metric
 
 from pointsman.kernel.model import Request
 from pointsman.kernel.names import DEFAULT_FLOW, OTHER, Names, flow_of
+from pointsman.kernel.tally import Bounds, Tally
 
 from . import tallies
-from .tallies import Bounds, Tally, histogram, histograms
+from .tallies import histogram, histograms
 
 PREFIX: Final = "llm_d_epp_"
 MOST_SERIES: Final = 1000  # combinations of labels; the flow of later ones is ``other``

@@ -18,6 +18,7 @@ from pointsman.kernel.datastore import Snapshot
 from pointsman.kernel.director import Outcome
 from pointsman.kernel.errors import Refusal
 from pointsman.kernel.model import (
+    Buffer,
     EndCause,
     Parsed,
     Request,
@@ -51,11 +52,11 @@ from .conversation import (
     SessionSettings,
     chunks,
 )
-from .held import Buffer, HeldBody, renamed
+from .held import HeldBody, renamed
 from .modes import BUFFERED, to_ask_for
 from .observing import Ending, Observer
 from .passing import Passing
-from .renaming import REWRITE_HEADERS, Renaming, priority_of, target_model
+from .renaming import REWRITE_HEADERS, Renaming, priority_of, settle_model
 from .session_headers import CONTROL_HEADERS, refusal_headers, with_length
 from .usage import UsageReader, encoding_of
 
@@ -235,15 +236,8 @@ class Session:
             return self.refuse(refusal)
 
     def _name_model(self, request: Request, model: str, snapshot: Snapshot) -> None:
-        """Settle which model is asked for; only the name's bytes change in the body.
-
-        Raises:
-            Refusal: 400 when it comes to none.
-        """
-        request.incoming_model = model
-        request.model = target_model(request, snapshot, self.random)
-        if not request.model:
-            raise Refusal(400, "model not found in request body")
+        """Settle which model is asked for; only the name's bytes change in the body."""
+        settle_model(request, model, snapshot, self.random)
         if request.model != model:
             (body,) = self._body
             self._body = renamed(body, self._place, request.model)
@@ -281,7 +275,7 @@ class Session:
         commands: list[Command] = [SendTo(Part.REQUEST_HEADERS, route, ask=self._ask)]
         ends = self._closing is Part.REQUEST_BODY
         for number, piece in enumerate(body, 1):
-            commands += chunks(Part.REQUEST_BODY, piece, end=ends and number == len(body))
+            commands += chunks(Part.REQUEST_BODY, piece, ends and number == len(body))
         if self._closing is Part.REQUEST_TRAILERS:
             commands.append(Continue(Part.REQUEST_TRAILERS))
         return commands

@@ -9,8 +9,10 @@ from attrs import define, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from pointsman.kernel.tally import Tally
+
 from .request_figures import PREFIX
-from .tallies import LONG, Tally, histogram
+from .tallies import LONG, histogram
 
 
 @final

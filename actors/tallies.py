@@ -1,27 +1,24 @@
-"""Histograms for places that are passed with every request.
+"""Families of the histograms that are kept where every request passes.
 
-They are written by one task and read by the same thread, so they need no lock, and belong to
-whoever holds them, so that nothing is looked up by labels. Families are made when they are asked
-for.
+Tallies belong to whoever holds them, so that nothing is looked up by labels. Families are made
+when they are asked for.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, islice
 from typing import Final, final
 
-from attrs import define, field
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.samples import Sample
 
+from pointsman.kernel.tally import Bounds, Tally
+
 PART: Final = 50  # tallies that are written in one go: about two thousand lines
 
-Bounds = tuple[float, ...]
-"""The upper bounds of buckets, which belong to them; the last bucket has none."""
-Entry = tuple[Sequence[str], "Tally"]
+Entry = tuple[Sequence[str], Tally]
 """The values of a tally's labels, and the tally."""
 
 LONG: Final[Bounds] = (
@@ -67,35 +64,6 @@ SETS: Final[Mapping[str, Bounds]] = {
     "many tokens": MANY_TOKENS,
 }
 """All of them, by what the documentation calls them."""
-
-
-@final
-@define(eq=False)
-class Tally:
-    """One histogram."""
-
-    bounds: Bounds
-    counts: list[int] = field(init=False)
-    """Of each bucket alone, not of the smaller ones with it."""
-    sum: float = field(default=0.0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
-    def absorb(self, other: Tally) -> None:
-        """Count what another one with the same bounds has counted."""
-        self.counts = [
-            mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
-        ]
-        self.sum += other.sum
 
 
 @final

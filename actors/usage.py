@@ -55,15 +55,15 @@ class UsageReader:
         if not self._began and data:
             self._began = True
             self._frames = Frames() if data[0] == 0 else None
-        if self._frames is None and len(data) <= MUCH:
-            self._read(data)
-        elif self._frames is None:
-            self._read(data[: MUCH // 2])
-            self._held = b""
-            self._read(data[-MUCH // 2 :])
-        else:
+        if self._frames is not None:
             for message in self._frames.feed(data):
                 self._note(counts_in(message))
+            return
+        if len(data) > MUCH:
+            self._read(data[: MUCH // 2])
+            self._held = b""
+            data = data[-MUCH // 2 :]
+        self._read(data)
 
     def _read(self, data: bytes) -> None:
         if self._held:

@@ -16,6 +16,9 @@ from .keys import DataKey, EndpointKey, EventKey
 from .state import PluginState
 from .tracing import Trace
 
+Buffer = bytes | memoryview
+"""Bytes, or a view of some that is not copied."""
+
 
 def host_port(address: str, port: int) -> str:
     """``10.0.0.1:8000``, or ``[fd00::1]:8000``."""

@@ -43,7 +43,7 @@ class Route:
     """None: the body is of no interest."""
     origin: Origin | None = None
     at_once: int = MAX_SIZE
-    """Bytes of a body that takes longer to be read than a usual one of a megabyte."""
+    """Bytes from which on a body is large for this parser, if that is less than for others."""
 
 
 LONGEST_PATH: Final = 1024

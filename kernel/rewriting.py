@@ -14,19 +14,19 @@ from typing import Final, final
 import msgspec
 from attrs import define, field, frozen
 
+from .model import Buffer
+
 # A string, or a bracket. The strings' loop is unrolled: prompts are long. It never gives anything
 # back, and a string that is cut off is a token, too: else each quote in it would be tried again.
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]]', re.DOTALL)
 _COLON: Final = re.compile(rb"\s*:\s*")
 _VALUE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,}\]"]+', re.DOTALL)
 _EMPTY: Final = re.compile(rb"\s*}")
+_QUOTE: Final = ord('"')
 _OPEN: Final = b"{["
 _CLOSE: Final = b"}]"
 LOOKED_AT: Final = 1 << 20  # bytes of a piece in which a response's model is looked for
 HELD_LIMIT: Final = 256 * 1024  # bytes of a response that wait for its model's name
-
-
-Buffer = bytes | memoryview
 
 
 @final
@@ -40,30 +40,30 @@ class Span:
 
 def model_spans(text: bytes) -> Iterator[Span]:
     """The values of ``model`` at the top of a JSON object, also of one that is cut off."""
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        first = text[token.start()]
-        if first == 0x22:
-            if depth == 1 and _is_model(token[0]) and (span := _value_after(text, token.end())):
-                yield span
-        elif first in _OPEN:
-            depth += 1
-        else:
-            depth -= 1
+    for token, depth in _tokens(text):
+        is_key = depth == 1 and text[token.start()] == _QUOTE and _is_model(token[0])
+        if is_key and (span := _value_after(text, token.end())):
+            yield span
 
 
 def _is_complete(text: bytes) -> bool:
     """Whether *text* begins with an object or a list, and that ends in it."""
+    for token, depth in _tokens(text):
+        if depth <= 0:
+            return text[token.start()] in _CLOSE
+    return False
+
+
+def _tokens(text: bytes) -> Iterator[tuple[re.Match[bytes], int]]:
+    """Strings and brackets, each with how many lists and objects are open behind it."""
     depth = 0
     for token in _TOKEN.finditer(text):
         first = text[token.start()]
         if first in _OPEN:
             depth += 1
-        elif first != 0x22:
+        elif first != _QUOTE:
             depth -= 1
-        if depth <= 0:
-            return first in _CLOSE
-    return False
+        yield token, depth
 
 
 def _is_model(key: bytes) -> bool:
@@ -110,9 +110,9 @@ def model_place(body: bytes) -> NamePlace:
     return NamePlace(start, start, b'"model":', b"" if _EMPTY.match(body, start) else b",")
 
 
-def with_model(body: bytes, model: str) -> bytes:
-    """A JSON object with *model* as its model."""
-    return b"".join(model_place(body).filled(body, model))
+def with_model(body: bytes, model: str, place: NamePlace | None = None) -> bytes:
+    """A JSON object with *model* as its model, whose *place* is looked for if it is not known."""
+    return b"".join((place or model_place(body)).filled(body, model))
 
 
 def _renamed(text: bytes, old: bytes, new: bytes) -> bytes | None:
@@ -174,8 +174,7 @@ class ModelRestorer:
         renamed = _renamed(text[:LOOKED_AT], self._old, self._new)
         if renamed is not None:
             renamed += text[LOOKED_AT:]
-        more = not end and len(text) <= HELD_LIMIT and not _is_complete(text)
-        if renamed is None and more:
+        elif not end and len(text) <= HELD_LIMIT and not _is_complete(text):
             self._held = text
             return b""
         self._done = True

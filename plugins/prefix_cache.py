@@ -32,9 +32,10 @@ from pointsman.kernel.model import (
 from pointsman.kernel.registry import Stability
 from pointsman.kernel.state import StateKey
 from pointsman.kernel.structure import above, at_least, within
+from pointsman.kernel.tally import Tally
 
 from .keys import PREFIX_HIT, TOKEN_BYTES, TOKENIZED_PROMPT, PrefixHit, TokenizedPrompt, Tokens
-from .prefix_figures import BYTES, SHARES, Hits, Suspicion
+from .prefix_figures import BYTES, SHARES, Suspicion, family
 from .prefix_index import BlockHashes, PrefixIndex, root_hash
 
 BLOCK_FLOOR: Final = 64  # tokens; smaller blocks cost more than they tell apart
@@ -97,9 +98,9 @@ class ApproxPrefixCacheProducer:
     parameters: ApproxPrefixCacheParameters
     index: PrefixIndex[Identity] = field(init=False)
     _configs: dict[Identity, CacheConfig] = field(factory=dict[Identity, CacheConfig], init=False)
-    _reachable: Hits = field(factory=lambda: Hits(SHARES), init=False)
-    _achieved: Hits = field(factory=lambda: Hits(SHARES), init=False)
-    _achieved_bytes: Hits = field(factory=lambda: Hits(BYTES), init=False)
+    _reachable: Tally = field(factory=lambda: Tally(SHARES), init=False)
+    _achieved: Tally = field(factory=lambda: Tally(SHARES), init=False)
+    _achieved_bytes: Tally = field(factory=lambda: Tally(BYTES), init=False)
     _name: str = field(default="", init=False)
     """Its own; known from the first request on that the index learned from."""
     _suspicion: Suspicion = field(factory=Suspicion, init=False)
@@ -198,9 +199,9 @@ class ApproxPrefixCacheProducer:
 
     def _note(self, looked: _Looked, achieved: int) -> None:
         """Count what could be had of a prompt, and how many blocks of it were."""
-        self._reachable.note(max(looked.matches.values(), default=0) / looked.total)
-        self._achieved.note(achieved / looked.total)
-        self._achieved_bytes.note(achieved * looked.block_size * TOKEN_BYTES)
+        self._reachable.observe(max(looked.matches.values(), default=0) / looked.total)
+        self._achieved.observe(achieved / looked.total)
+        self._achieved_bytes.observe(achieved * looked.block_size * TOKEN_BYTES)
 
     def figures(self) -> Iterable[Metric]:
         """What /metrics shows of the index, once it learned something."""
@@ -212,11 +213,11 @@ class ApproxPrefixCacheProducer:
         size.add_metric(list(labels.values()), len(self.index))
         yield size
         text = "Share of the prompt that the best endpoint held."
-        yield self._reachable.family("pointsman_prefix_reachable_ratio", text, labels)
+        yield family("pointsman_prefix_reachable_ratio", text, labels, self._reachable)
         text = "Share of the prompt that the chosen endpoint held."
-        yield self._achieved.family("llm_d_epp_prefix_indexer_hit_ratio", text, labels)
+        yield family("llm_d_epp_prefix_indexer_hit_ratio", text, labels, self._achieved)
         text = "Bytes of the prompt's tokens, four for each, that the chosen endpoint held."
-        yield self._achieved_bytes.family("llm_d_epp_prefix_indexer_hit_bytes", text, labels)
+        yield family("llm_d_epp_prefix_indexer_hit_bytes", text, labels, self._achieved_bytes)
 
     def dead_signals(self) -> Mapping[str, str]:
         return self._suspicion.dead()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from itertools import accumulate
 from typing import Final, final
@@ -10,35 +9,22 @@ from typing import Final, final
 from attrs import define, field
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
-SHARES: Final = tuple(n / 10 for n in range(11))
-BYTES: Final = (0.0, *(float(16 << doublings) for doublings in range(13)))  # to 64 KiB
+from pointsman.kernel.tally import Bounds, Tally
+
+SHARES: Final[Bounds] = tuple(n / 10 for n in range(11))
+BYTES: Final[Bounds] = (0.0, *(float(16 << doublings) for doublings in range(13)))  # to 64 KiB
 SUSPICIOUS: Final = 100  # requests in a row
 REMEMBERED: Final = 1024  # prompts' first blocks
 
 
-@final
-@define(eq=False)
-class Hits:
-    """A histogram of what was found of prompts."""
-
-    bounds: tuple[float, ...]
-    counts: list[int] = field(init=False)
-    total: float = field(default=0.0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
-
-    def note(self, found: float) -> None:
-        self.counts[bisect_left(self.bounds, found)] += 1
-        self.total += found
-
-    def family(self, name: str, text: str, labels: Mapping[str, str]) -> Metric:
-        bounds = (*map(str, self.bounds), "+Inf")
-        counts = map(float, accumulate(self.counts))
-        family = HistogramMetricFamily(name, text, labels=list(labels))
-        buckets = list(zip(bounds, counts, strict=True))
-        family.add_metric(list(labels.values()), buckets, self.total)
-        return family
+def family(name: str, text: str, labels: Mapping[str, str], tally: Tally) -> Metric:
+    """What /metrics shows of one tally."""
+    bounds = (*map(str, tally.bounds), "+Inf")
+    counts = map(float, accumulate(tally.counts))
+    shown = HistogramMetricFamily(name, text, labels=list(labels))
+    buckets = list(zip(bounds, counts, strict=True))
+    shown.add_metric(list(labels.values()), buckets, tally.sum)
+    return shown
 
 
 @final

@@ -6,6 +6,7 @@ and how often which stages were used.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final, final
@@ -151,7 +152,7 @@ class StageCount:
 
 
 @define(eq=False)
-class StagedHandler:
+class StagedHandler(ABC):
     """What profile handlers have in common whose profiles are the stages of a request.
 
     The classes say what their stages are, and what is told of them before the request.
@@ -168,8 +169,8 @@ class StagedHandler:
         self._stages = self._make_stages()
         self._count = StageCount(self.type_name)
 
-    def _make_stages(self) -> Stages:
-        raise NotImplementedError
+    @abstractmethod
+    def _make_stages(self) -> Stages: ...
 
     @property
     def needs_profiles(self) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ from prometheus_client.registry import Collector
 
 from pointsman.actors.exposition import accepts_gzip, figures_page
 from pointsman.actors.http import Request, Response
-from pointsman.actors.tallies import PART, Tallies, Tally, histograms
+from pointsman.actors.tallies import PART, Tallies, histograms
+from pointsman.kernel.tally import Tally
 
 OPEN = "application/openmetrics-text; version=1.0.0"
 generate_open, _ = choose_encoder(OPEN)

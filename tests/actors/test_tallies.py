@@ -13,7 +13,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from pointsman.actors import tallies
-from pointsman.actors.tallies import SETS, Bounds, Tallies, Tally, histogram, histograms, number
+from pointsman.actors.tallies import SETS, Tallies, histogram, histograms, number
+from pointsman.kernel.tally import Bounds, Tally
 
 LABELS = ("model", "a", "z", "le_")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -54,60 +56,53 @@ async def turns() -> None:
         await anyio.lowlevel.checkpoint()
 
 
+@asynccontextmanager
+async def handled(pair: Pair, *early: bytes) -> AsyncGenerator[Handler]:
+    """A handler with a shortcut, to which *early* was said before it ran; its stream ends then."""
+    lane = pair.call()
+    lane.shortcut = echo
+    handler = Handler(lane)
+    told(pair, *early)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(handler.run)
+        await turns()
+        yield handler
+        pair.peer.end_stream(1)
+        pair.send()
+
+
 def answered(*messages: bytes) -> bytes:
     return b"".join(message(b"re: " + data) for data in messages)
 
 
 @on_asyncio
 async def test_what_passes_by_does_not_wake_the_handler(pair: Pair) -> None:
-    lane = pair.call()
-    lane.shortcut = echo
-    handler = Handler(lane)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(handler.run)
-        await turns()
+    async with handled(pair) as handler:
         pair.wire.take()
         told(pair, b"a", b"b")
         assert data_of(await pair.heard()) == answered(b"a", b"b")
         assert handler.got == []
-        pair.peer.end_stream(1)
-        pair.send()
 
 
 @on_asyncio
 async def test_a_message_cut_in_two_passes_by_as_well(pair: Pair) -> None:
-    lane = pair.call()
-    lane.shortcut = echo
-    handler = Handler(lane)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(handler.run)
-        await turns()
+    async with handled(pair) as handler:
         for part in (message(b"abc")[:7], message(b"abc")[7:]):
             pair.peer.send_data(1, part)
             pair.send()
         assert data_of(await pair.heard()) == answered(b"abc")
         assert handler.got == []
-        pair.peer.end_stream(1)
-        pair.send()
 
 
 @on_asyncio
 async def test_nothing_overtakes_what_the_handler_has_not_seen_yet(pair: Pair) -> None:
-    lane = pair.call()
-    lane.shortcut = echo
-    handler = Handler(lane)
-    told(pair, b"early")  # nobody waits for it
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(handler.run)
-        await turns()
+    async with handled(pair, b"early") as handler:  # nobody waits for it
         told(pair, b"a", b"B", b"c", b"D")
         await turns()
         assert handler.got == [b"early", b"B", b"c", b"D"]
         told(pair, b"e")
         assert data_of(await pair.heard()) == answered(b"a", b"e")
         assert handler.got == [b"early", b"B", b"c", b"D"]
-        pair.peer.end_stream(1)
-        pair.send()
 
 
 @on_asyncio
