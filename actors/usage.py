@@ -22,12 +22,13 @@ from .usage_grpc import Frames, counts_in
 USAGE: Final = b'"usage"'
 META_INFO: Final = b'"meta_info"'
 LONGEST: Final = 4096  # bytes of a usage object; what is longer is none
+MOST_BRACES: Final = 256  # in one; what has more is none
 MUCH: Final = 1 << 20
 """Bytes of a piece of which only the ends are looked at: so large ones are whole responses."""
 MOST_TOKENS: Final = 2**63 - 1  # that are counted; more is a mistake, and too much for some
 _KEY: Final = re.compile(USAGE + b"|" + META_INFO)
 _KEPT: Final = len(META_INFO) - 1  # bytes that may be the beginning of a key
-_OPENING: Final = re.compile(rb"\s*:\s*(\{|n)?")
+_OPENING: Final = re.compile(rb"\s*(:\s*(\{|n)?)?")
 _BRACE: Final = re.compile(rb'(?s)(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+([{}])')  # none in a string
 
 _UNKNOWN: Final = Usage()
@@ -83,11 +84,10 @@ class UsageReader:
     def _take(self, data: bytes, key_end: int) -> int | None:
         """Read the value behind a key; where it ends, None when that is not known yet."""
         opening = _OPENING.match(data, key_end)
-        if opening is None:
-            return None if not data[key_end:].strip() else key_end
-        if opening[1] is None:
+        assert opening is not None
+        if opening[2] is None:
             return None if opening.end() == len(data) else opening.end()
-        if opening[1] == b"n":
+        if opening[2] == b"n":
             return opening.end()
         start = opening.end() - 1
         end = _end_of_object(data, start)
@@ -125,13 +125,17 @@ def _counts(text: bytes) -> Mapping[str, int | None]:
 
 
 def _end_of_object(data: bytes, start: int) -> int | None:
+    """Where the object ends, or what is too much for a usage; None when that is not known yet."""
     depth, limit, position = 0, start + LONGEST, start
-    while brace := _BRACE.match(data, position, limit):
+    for _ in range(MOST_BRACES):
+        brace = _BRACE.match(data, position, limit)
+        if brace is None:
+            return None if len(data) < limit else limit
         depth += 1 if brace[1] == b"{" else -1
         position = brace.end()
         if not depth:
-            return position
-    return None if len(data) < limit else limit
+            break
+    return position
 
 
 def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

@@ -7,24 +7,28 @@ name stands is found by walking the structure, so text that merely looks like it
 from __future__ import annotations
 
 import re
+import sys
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import msgspec
 from attrs import define, field, frozen
 
 from .model import Buffer
 
+Text: TypeAlias = bytes | bytearray
+
 # A string, or a bracket. The strings' loop is unrolled: prompts are long. It never gives anything
 # back, and a string that is cut off is a token, too: else each quote in it would be tried again.
-_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]]', re.DOTALL)
+_STRING: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+("|)'
+_TOKEN: Final = re.compile(rb'"%b|[{}\[\]]' % _STRING, re.DOTALL)
+_REST_OF_STRING: Final = re.compile(_STRING, re.DOTALL)
 _COLON: Final = re.compile(rb"\s*:\s*")
 _VALUE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,}\]"]+', re.DOTALL)
 _EMPTY: Final = re.compile(rb"\s*}")
 _QUOTE: Final = ord('"')
 _OPEN: Final = b"{["
-_CLOSE: Final = b"}]"
 LOOKED_AT: Final = 1 << 20  # bytes of a piece in which a response's model is looked for
 HELD_LIMIT: Final = 256 * 1024  # bytes of a response that wait for its model's name
 
@@ -38,35 +42,67 @@ class Span:
     end: int
 
 
-def model_spans(text: bytes) -> Iterator[Span]:
-    """The values of ``model`` at the top of a JSON object, also of one that is cut off."""
-    for token, depth in _tokens(text):
-        is_key = depth == 1 and text[token.start()] == _QUOTE and _is_model(token[0])
-        if is_key and (span := _value_after(text, token.end())):
-            yield span
+@final
+@define(eq=False)
+class Walk:
+    """A way along a JSON text that may still grow; no byte of it is looked at twice."""
+
+    is_complete: bool = field(default=False, init=False)
+    """Whether an object or a list ended that is in no other."""
+    _depth: int = field(default=0, init=False)
+    _at: int = field(default=0, init=False)
+    _string: int | None = field(default=None, init=False)
+    """Where the string begins in which the text ended."""
+    _key_end: int | None = field(default=None, init=False)
+    """The end of a key ``model`` that the last token was."""
+
+    def model_spans(self, text: Text, limit: int = sys.maxsize) -> Iterator[Span]:
+        """The values of ``model`` at the top of an object that the walk had not come to yet.
+
+        Args:
+            text: what there is by now. It may not grow before all spans were taken.
+            limit: bytes after which the walk ends.
+        """
+        for start, end in self._tokens(text, limit):
+            if self._key_end is not None:  # by now its value is whole
+                span = _value_after(text, self._key_end)
+                self._key_end = None
+                if span is not None:
+                    yield span
+            if self._depth == 1 and text[start] == _QUOTE and _is_model(text[start:end]):
+                self._key_end = end
+
+    def to_the_end(self, text: Text) -> None:
+        """Go past all there is by now."""
+        for _ in self.model_spans(text):
+            pass
+
+    def _tokens(self, text: Text, limit: int) -> Iterator[tuple[int, int]]:
+        """Where the next brackets and whole strings stand."""
+        if self._string is not None:
+            rest = _REST_OF_STRING.match(text, self._at, limit)
+            assert rest is not None
+            self._at = rest.end()
+            if not rest[1]:
+                return
+            start, self._string = self._string, None
+            yield start, self._at
+        for token in _TOKEN.finditer(text, self._at, limit):
+            start, self._at = token.span()
+            first = text[start]
+            if first in _OPEN:
+                self._depth += 1
+            elif first != _QUOTE:
+                self._depth -= 1
+                self.is_complete = self.is_complete or self._depth <= 0
+            elif not token[1]:
+                self._string = start
+                return
+            yield start, self._at
+        self._at = len(text)  # no token begins in the rest
 
 
-def _is_complete(text: bytes) -> bool:
-    """Whether *text* begins with an object or a list, and that ends in it."""
-    for token, depth in _tokens(text):
-        if depth <= 0:
-            return text[token.start()] in _CLOSE
-    return False
-
-
-def _tokens(text: bytes) -> Iterator[tuple[re.Match[bytes], int]]:
-    """Strings and brackets, each with how many lists and objects are open behind it."""
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        first = text[token.start()]
-        if first in _OPEN:
-            depth += 1
-        elif first != _QUOTE:
-            depth -= 1
-        yield token, depth
-
-
-def _is_model(key: bytes) -> bool:
+def _is_model(key: Text) -> bool:
     if b"\\" in key:  # letters may be escaped
         try:
             return msgspec.json.decode(key, type=str) == "model"
@@ -75,15 +111,11 @@ def _is_model(key: bytes) -> bool:
     return key == b'"model"'
 
 
-def _value_after(text: bytes, key_end: int) -> Span | None:
-    """The simple value behind a key's colon; None where there is none (yet)."""
+def _value_after(text: Text, key_end: int) -> Span | None:
+    """The simple value behind a key's colon; None where there is none."""
     colon = _COLON.match(text, key_end)
-    if colon is None:
-        return None
-    value = _VALUE.match(text, colon.end())
-    if value is None or value.end() == len(text):
-        return None  # it may go on in what has not come yet
-    return Span(value.start(), value.end())
+    value = colon and _VALUE.match(text, colon.end())
+    return Span(value.start(), value.end()) if value else None
 
 
 @final
@@ -104,7 +136,7 @@ class NamePlace:
 
 def model_place(body: bytes) -> NamePlace:
     """The place of a JSON object's model: the last that it names, or a new first field."""
-    for last in deque(model_spans(body), maxlen=1):
+    for last in deque(Walk().model_spans(body), maxlen=1):
         return NamePlace(last.start, last.end)
     start = body.index(b"{") + 1
     return NamePlace(start, start, b'"model":', b"" if _EMPTY.match(body, start) else b",")
@@ -113,16 +145,6 @@ def model_place(body: bytes) -> NamePlace:
 def with_model(body: bytes, model: str, place: NamePlace | None = None) -> bytes:
     """A JSON object with *model* as its model, whose *place* is looked for if it is not known."""
     return b"".join((place or model_place(body)).filled(body, model))
-
-
-def _renamed(text: bytes, old: bytes, new: bytes) -> bytes | None:
-    """*text* with the model *old* called *new*; None when it names no model at all."""
-    found = False
-    for span in model_spans(text):
-        found = True
-        if text[span.start : span.end] == old:
-            return text[: span.start] + new + text[span.end :]
-    return text if found else None
 
 
 @final
@@ -142,7 +164,9 @@ class ModelRestorer:
     served: str
     _old: bytes = field(init=False)
     _new: bytes = field(init=False)
-    _held: bytes = field(default=b"", init=False)
+    _held: bytearray = field(factory=bytearray, init=False)
+    _walk: Walk = field(factory=Walk, init=False)
+    """Goes along what is held."""
     _done: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -153,29 +177,46 @@ class ModelRestorer:
         """What can be passed on now."""
         if self._done:
             return chunk
-        text = self._held + chunk
-        self._held = b""
-        return self._feed_events(text, end) if self.events else self._feed_json(text, end)
+        return self._feed_events(chunk, end) if self.events else self._feed_json(chunk, end)
 
-    def _feed_events(self, text: bytes, end: bool) -> bytes:
-        whole, newline, rest = text.rpartition(b"\n")
-        if end or len(rest) > HELD_LIMIT or _is_complete(rest.removeprefix(b"data:")):
-            whole, newline, rest = text, b"", b""
-        self._held = rest
-        return b"\n".join(map(self._line, whole.split(b"\n"))) + newline
+    def _feed_events(self, chunk: bytes, end: bool) -> bytes:
+        whole, newline, rest = chunk.rpartition(b"\n")
+        passed = b""
+        if newline:
+            lines = (self._taken() + whole).split(b"\n")
+            passed = b"\n".join(map(self._line, lines)) + newline
+        if rest:
+            self._held += rest
+            self._walk.to_the_end(self._held)
+        return passed + self._line(self._taken()) if self._is_enough(end) else passed
 
     def _line(self, line: bytes) -> bytes:
         if not line.startswith(b"data:") or self._old not in line:
             return line
-        renamed = _renamed(line[5:] + b" ", self._old, self._new)
-        return line if renamed is None else b"data:" + renamed[:-1]
+        return self._renamed(line, Walk()) or line
 
-    def _feed_json(self, text: bytes, end: bool) -> bytes:
-        renamed = _renamed(text[:LOOKED_AT], self._old, self._new)
-        if renamed is not None:
-            renamed += text[LOOKED_AT:]
-        elif not end and len(text) <= HELD_LIMIT and not _is_complete(text):
-            self._held = text
+    def _feed_json(self, chunk: bytes, end: bool) -> bytes:
+        self._held += chunk
+        renamed = self._renamed(self._held, self._walk)
+        if renamed is None and not self._is_enough(end):
             return b""
         self._done = True
-        return text if renamed is None else renamed
+        held = self._taken()
+        return held if renamed is None else renamed
+
+    def _renamed(self, text: Text, walk: Walk) -> bytes | None:
+        """*text* with the model's other name; None when it names none that is new to *walk*."""
+        named = False
+        for span in walk.model_spans(text, LOOKED_AT):
+            named = True
+            if text[span.start : span.end] == self._old:
+                return b"".join((text[: span.start], self._new, text[span.end :]))
+        return bytes(text) if named else None
+
+    def _is_enough(self, end: bool) -> bool:
+        return end or len(self._held) > HELD_LIMIT or self._walk.is_complete
+
+    def _taken(self) -> bytes:
+        held = bytes(self._held)
+        self._held, self._walk = bytearray(), Walk()
+        return held

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -187,6 +188,24 @@ def test_b_10_a_usage_that_cannot_be_read_does_not_disturb_the_next(usage: bytes
 )
 def test_broken_json_is_no_usage(text: bytes) -> None:
     assert read(text) is None
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [b'"usage" ' * 60_000] * 4,
+        [b'"usage" x' * 60_000] * 4,
+        [b'"usage":{' * 60_000],
+        [b'"usage":{"x', *[b'\\"'] * 20_000],
+        [b'"usage":', *[b"{"] * 20_000],
+        [b'"usage":', *[b" "] * 20_000],
+    ],
+    ids=["no colons", "no colon, more", "no ends", "a long string", "braces", "a long wait"],
+)
+def test_r_01_no_response_takes_long_to_look_at(chunks: list[bytes]) -> None:
+    started = process_time()
+    assert read(*chunks) is None
+    assert process_time() - started < 5.0  # of CPU: ten times what it takes
 
 
 def test_an_object_without_end_is_not_held_for_ever() -> None:

@@ -41,6 +41,7 @@ PARSERS: Final = (
     VertexAIParser,
 )
 SERVED: Final = "tiny-llama"
+MOST_PIECES: Final = 2000
 _DETAILS: Final = re.compile(r"\d+|`[^`]*`")
 
 
@@ -173,9 +174,12 @@ def _fed(restorer: ModelRestorer, response: bytes) -> Iterator[bytes]:
 
 
 def chunks(data: bytes) -> Iterator[bytes]:
-    """*data* cut anywhere, though always in the same places."""
+    """*data* cut anywhere, though always in the same places: a few, or into many small pieces."""
     random = Random(data)
-    cuts = (random.randint(0, len(data)) for _ in range(random.randrange(8)))
+    if random.randrange(4):
+        cuts = [random.randint(0, len(data)) for _ in range(random.randrange(8))]
+    else:
+        cuts = [*range(0, len(data), max(random.randint(1, 200), len(data) // MOST_PIECES))]
     for start, end in pairwise([0, *sorted(cuts), len(data)]):
         yield data[start:end]
 

@@ -38,7 +38,7 @@ ANSWERS: Final = {
     "JSON": Answer(
         _json(("content-length", b"30")),
         (b'{"mod', b'el":"int"', b',"x":"\\"model\\":\\"int\\""}', b" "),
-        (b"", b"", b'{"model":"pub","x":"\\"model\\":\\"int\\""}', b" "),
+        (b"", b'{"model":"pub"', b',"x":"\\"model\\":\\"int\\""}', b" "),
     ),
     "JSON of another model": Answer(
         _json(), (b'{"model":', b'"inti"}'), (b"", b'{"model":"inti"}')
