@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.kernel.rewriting import HELD_LIMIT, LOOKED_AT, ModelRestorer, Walk, with_model
+from pointsman.kernel.rewriting import (
+    HELD_LIMIT,
+    LOOKED_AT,
+    ModelRestorer,
+    Span,
+    Walk,
+    model_place,
+    with_model,
+)
 
 PRECIOUS = (
     b'{"seed":12345678901234567890123,"temperature":0.10,"top_p":1e0,'
@@ -28,6 +36,9 @@ def test_b06_everything_but_the_name_stays_as_it_was() -> None:
         (b'{ "model" : "m" , "prompt":"x"}', b'{ "model" : "n" , "prompt":"x"}'),
         (b'{"model":"m"}', b'{"model":"n"}'),
         (b'{"mod\\u0065l":"m"}', b'{"mod\\u0065l":"n"}'),
+        (b'{"x":{"mod\\u0065l":1},"model":"m"}', b'{"x":{"mod\\u0065l":1},"model":"n"}'),
+        (b'{"x":{"model":1},"mod\\u0065l":"m"}', b'{"x":{"model":1},"mod\\u0065l":"n"}'),
+        (b'{"x":{"model":1}}', b'{"model":"n","x":{"model":1}}'),
         (b'{"model":"a","model":"b"}', b'{"model":"a","model":"n"}'),
         (b'{"model":null,"prompt":"x"}', b'{"model":"n","prompt":"x"}'),
         (b'{"prompt":"x"}', b'{"model":"n","prompt":"x"}'),
@@ -69,6 +80,24 @@ def test_every_other_value_is_the_same(
     fields["model"] = old
     body = json.dumps(fields, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     assert json.loads(with_model(body, new)) == {**fields, "model": new}
+
+
+texts = st.sampled_from(["model", 'x"model', 'model"', "x\\", "mod\\u0065l", "\\", ":", "m"])
+odd: Any = st.recursive(
+    texts | st.none(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner)
+)
+
+
+@given(st.dictionaries(texts, odd, max_size=5), st.sampled_from([(",", ":"), (" , ", " : ")]))
+def test_a_short_cut_leads_where_the_walk_does(
+    fields: dict[str, Any], separators: tuple[str, str]
+) -> None:
+    fields = {name: "m" if name == "model" else value for name, value in fields.items()}
+    body = json.dumps(fields, separators=separators).encode()
+    walked = [*Walk().model_spans(body)]
+    place = model_place(body)
+    assert [Span(place.start, place.end)] == walked if walked else place.before == b'"model":'
+    assert json.loads(with_model(body, "n")) == {**fields, "model": "n"}
 
 
 @given(st.binary(max_size=60))
