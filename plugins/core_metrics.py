@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Final, final
 
 from attrs import define, evolve, field, frozen
@@ -329,13 +330,17 @@ def _cache_labels(engine: EngineConfig) -> Callable[[bytes], CacheConfig]:
         return lambda text: CacheConfig()
     spec = MetricSpec.parse(engine.cache_info_spec)
 
-    def read(text: bytes) -> CacheConfig:
-        labels = [sample.labels for sample in spec.find(text)]
+    @lru_cache(maxsize=1)  # a server says the same each time, in thirty labels
+    def read_labels(samples: tuple[Sample, ...]) -> CacheConfig:
+        labels = [sample.labels for sample in samples]
         sizes = [_whole(one.get(engine.cache_block_size_label_name)) for one in labels]
         blocks = [_whole(one.get(engine.cache_num_blocks_label_name)) for one in labels]
         return CacheConfig(
             block_size=next((size for size in sizes if size), None),
             blocks=sum(number for number in blocks if number) or None,
         )
+
+    def read(text: bytes) -> CacheConfig:
+        return read_labels(tuple(spec.find(text)))
 
     return read

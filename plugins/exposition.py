@@ -13,10 +13,13 @@ from typing import Final, final
 
 from attrs import frozen
 
-# Nothing here may cross a line, nor try the same bytes twice: the text may be anything.
-_LABEL_SET: Final = rb'\{(?:[^"}\n]|"(?:[^"\\\n]|\\.)*")*\}'
+# Nothing here may cross a line, nor try the same bytes twice: the text may be anything. Loops are
+# unrolled and give nothing back, since steps that could be taken back cost memory, too.
+_LABEL_SET: Final = rb'\{[^"}\n]*+(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"[^"}\n]*+)*+\}'
 _AFTER_NAME: Final = re.compile(rb"[ \t]*(?:(" + _LABEL_SET + rb")[ \t]*)?([^\s#{]+)")
-_LABEL: Final = re.compile(rb'(?<![a-zA-Z0-9_])([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_LABEL: Final = re.compile(
+    rb'(?<![a-zA-Z0-9_])([a-zA-Z_][a-zA-Z0-9_]*+)\s*+=\s*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+)
 _ESCAPE: Final = re.compile(r'\\([\\n"])')
 
 
