@@ -1,8 +1,10 @@
-"""What the kernel says of a running process: its CPU time and its memory."""
+"""What the kernel says of a running process and of the machine; where a process may run."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +50,32 @@ def _by_ticks(thread: Path) -> int:
     fields = (thread / "stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])  # utime and stime, mostly of 10 ms
     return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+@frozen
+class MachineTime:
+    """How long the machine's processors have existed so far, and been taken away, in ticks."""
+
+    all: int
+    stolen: int
+    """By the hypervisor, for other machines on the same hardware."""
+
+    @classmethod
+    def now(cls) -> MachineTime:
+        with Path("/proc/stat").open() as stat:
+            ticks = [int(each) for each in stat.readline().split()[1:9]]
+        return cls(sum(ticks), ticks[7])
+
+    def stolen_since(self, before: MachineTime) -> float:
+        """Which share of all the time since *before* was taken away."""
+        return (self.stolen - before.stolen) / max(1, self.all - before.all)
+
+
+def keep_to(pid: int, cores: Iterable[int]) -> None:
+    """Have all threads of a process run on *cores* alone, and what it starts from now on."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(ProcessLookupError):  # the thread ended a moment ago
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def resident(pid: int) -> float:

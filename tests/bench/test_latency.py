@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Generator
 from threading import Thread
 from typing import Any
@@ -10,7 +13,8 @@ import pytest
 from pointsman.actors.sim.envoy_bootstrap import EnvoySettings, HostPort, bootstrap
 
 from .http_load import http_client, post
-from .latency import EXT_PROC, Arm, table, without_ext_proc
+from .latency import EXT_PROC, PATIENCE, QUIET, Arm, Run, table, without_ext_proc
+from .process import MachineTime, keep_to
 from .server import model_servers
 from .stream import LoadError
 
@@ -40,16 +44,46 @@ def test_the_yardstick_differs_by_the_filter_that_asks_the_picker() -> None:
     assert plain["static_resources"]["clusters"] == config["static_resources"]["clusters"]
 
 
-def test_what_is_added_is_the_median_difference_of_the_rounds() -> None:
-    plain = Arm("plain", 0, [[1.0] * 100, [2.0] * 100, [10.0] * 100])
-    lean = Arm("lean", 0, [[2.0] * 100, [6.0] * 100, [11.0] * 100])
+def arm(name: str, *runs: Run) -> Arm:
+    return Arm(name, 0, 2, list(runs))
+
+
+def test_what_is_added_is_told_by_the_latencies_of_the_quietest_runs() -> None:
+    plain = arm("plain", Run([1.0] * 99, 0.0), Run([9.0] * 99, 0.2), Run([2.0] * 101, 0.1))
+    lean = arm("lean", Run([3.0] * 197 + [4.0] * 3, 0.0), Run([], 0.0))
     *_, row = table([plain, lean]).splitlines()
-    assert row.split() == ["lean", "6.00", "6.00", "1.00", "1.00", "3.00"]
+    assert row.split() == ["lean", "3.00", "4.00", "1.00", "2.00", "3.00", "2", "of", "2"]
 
 
 def test_more_than_the_budget_is_marked() -> None:
-    plain, slow = Arm("plain", 0, [[1.0]]), Arm("slow", 0, [[4.1]])
-    assert table([plain, slow]).endswith("OVER")
+    *_, row = table([arm("plain", Run([1.0], 0.0)), arm("slow", Run([4.1], 0.0))]).splitlines()
+    assert "OVER" in row
+
+
+def test_runs_are_repeated_until_enough_were_quiet_or_there_were_too_many() -> None:
+    quiet, loud = Run([1.0], QUIET), Run([1.0], 2 * QUIET)
+    assert not arm("a", quiet, loud, loud).over
+    assert arm("a", quiet, loud, quiet).over
+    assert arm("a", *[loud] * 2 * PATIENCE).over
+
+
+def test_the_machine_knows_how_much_of_its_time_was_taken_away() -> None:
+    assert MachineTime(1400, 30).stolen_since(MachineTime(1000, 20)) == 0.025
+    now = MachineTime.now()
+    assert now.all > now.stolen >= 0
+    assert now.stolen_since(now) == 0
+
+
+def test_a_process_keeps_to_its_cores_and_those_it_starts_do_too() -> None:
+    before = os.sched_getaffinity(0)
+    keep_to(os.getpid(), {min(before)})
+    try:
+        command = [sys.executable, "-c", "import os; print(os.sched_getaffinity(0))"]
+        assert subprocess.run(command, capture_output=True, check=True).stdout == (
+            f"{{{min(before)}}}\n".encode()
+        )
+    finally:
+        keep_to(os.getpid(), before)
 
 
 def test_requests_are_played_at_their_rate(upstream: int) -> None:
