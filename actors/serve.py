@@ -43,7 +43,7 @@ from .figure_sources import show_deprecated, show_pool, show_version, show_watch
 from .figures import Figures
 from .file_discovery import read_text
 from .listeners import Listeners
-from .memory import keep_trimmed, return_large_buffers
+from .memory import keep_collected, keep_trimmed, return_large_buffers
 from .metrics import MetricsActor, Rhythm
 from .plugin_figures import PluginFigures
 from .plugin_services import PluginServices
@@ -260,6 +260,7 @@ class Daemon:
                 services.start(Child(name="listeners", run=self.listeners.run))
                 services.start(Child(name="reaper", run=Reaper(self.wiring).run))
                 services.start(Child(name="memory", run=keep_trimmed))
+                services.start(Child(name="collections", run=keep_collected))
                 services.start(Child(name="body reader", run=self.server.reader.run))
                 services.start(Child(name="signals", run=self.signals.run))
                 services.start(Child(name="plugins", run=PluginServices(self.wiring).run))

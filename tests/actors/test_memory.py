@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -57,6 +58,26 @@ async def test_memory_is_trimmed_now_and_then(
     with anyio.move_on_after(3.5 * memory.TRIM_EVERY):
         await memory.keep_trimmed()
     assert asked == [0, 0, 0]
+
+
+async def test_a_full_collection_takes_a_thousandth_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    durations, at = iter([0.01, 0.25, 0.0]), [0.0]
+    collected: list[float] = []
+
+    def collect() -> None:
+        assert gc.get_threshold() == (*before[:2], 2**31 - 1)
+        collected.append(anyio.current_time() - began)
+        at[0] += next(durations)
+
+    monkeypatch.setattr(gc, "collect", collect)
+    monkeypatch.setattr(memory, "perf_counter", lambda: at[0])
+    before, began = gc.get_threshold(), anyio.current_time()
+    with anyio.move_on_after(400):
+        await memory.keep_collected()
+    assert collected == pytest.approx([60.0, 120.0, 370.0])
+    assert gc.get_threshold() == before
 
 
 def nothing(name: str | None) -> object:
