@@ -15,6 +15,8 @@ from attrs import define, field, frozen
 
 from pointsman.plugins.sources import MetricsSourceParameters
 
+from .memory import forget_origin
+
 TEXT_LIMIT: Final = 8 * 1024 * 1024  # bytes; a real vLLM prints 50 KB
 REASON: Final = 200  # characters of what is said about a failure
 PORTS: Final = {"http": 80, "https": 443}
@@ -81,12 +83,11 @@ class Line:
                 self._target, self._url = Target.of(url), url
             status, text = await self._ask(self._target)
         except h11.RemoteProtocolError as exc:
-            raise FetchError(f"no proper answer: {exc}"[:REASON]) from exc
+            raise _failure("no proper answer", exc) from exc
         except (OSError, anyio.BrokenResourceError) as exc:
-            reason = exc.__cause__ or exc  # anyio's own texts say less
-            raise FetchError(f"the connection fails: {reason}"[:REASON]) from exc
+            raise _failure("the connection fails", exc) from exc
         except ValueError as exc:
-            raise FetchError(f"not to be fetched: {exc}"[:REASON]) from exc
+            raise _failure("not to be fetched", exc) from exc
         if status != 200:
             raise FetchError(f"HTTP status {status}")
         return text
@@ -201,6 +202,14 @@ def tls_context(source: MetricsSourceParameters) -> ssl.SSLContext:
     if source.client_cert_path:
         context.load_cert_chain(source.client_cert_path, source.client_key_path)
     return context
+
+
+def _failure(what: str, exc: Exception) -> FetchError:
+    """Says why, and lets go of the connection that *exc* came through: h11's hold on to it."""
+    reason = exc.__cause__ or exc  # anyio's own texts say less
+    failure = FetchError(f"{what}: {reason}"[:REASON])
+    forget_origin(exc)
+    return failure
 
 
 def _never(reason: str) -> Fetch:

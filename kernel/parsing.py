@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from sys import maxsize as MAX_SIZE
 from typing import Any, Final, final
 
@@ -66,25 +66,28 @@ class Routes:
     _fallback: Route
     find: Callable[[str], Route] = field(init=False)
     """The route of a path; paths come from clients, so only so many are remembered."""
-    _longest: int = field(init=False)
-    """Segments of the longest ending: of a path no more are looked at."""
 
     def __attrs_post_init__(self) -> None:
-        remembered = lru_cache(maxsize=1024)(self._find)
+        longest = max(map(len, self._endings), default=0)
+        find = partial(_find, self._endings, longest, self._fallback)
+        remembered = lru_cache(maxsize=1024)(find)  # of a method it would be a circle
         self.find = lambda path: remembered(path[-LONGEST_PATH:])
-        self._longest = max(map(len, self._endings), default=0)
 
     @property
     def reads_bodies(self) -> bool:
         """Whether there is a path whose bodies are of interest."""
         return any(route.read for route in (*self._endings.values(), self._fallback))
 
-    def _find(self, path: str) -> Route:
-        segments = tuple(segment for segment in path.strip().split("/") if segment)
-        for start in range(max(0, len(segments) - self._longest), len(segments)):
-            if (route := self._endings.get(segments[start:])) is not None:
-                return route
-        return self._fallback
+
+def _find(
+    endings: Mapping[tuple[str, ...], Route], longest: int, fallback: Route, path: str
+) -> Route:
+    """Of *path* no more segments are looked at than the longest ending has."""
+    segments = tuple(segment for segment in path.strip().split("/") if segment)
+    for start in range(max(0, len(segments) - longest), len(segments)):
+        if (route := endings.get(segments[start:])) is not None:
+            return route
+    return fallback
 
 
 def make_routes(parsers: Sequence[tuple[str, Any]], wanted: Keys) -> Routes:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import h11
 import pytest
 from anyio.abc import ByteStream, Listener, SocketAttribute
 from anyio.streams.tls import TLSListener
@@ -176,6 +177,15 @@ async def test_an_answer_that_is_none_says_why(answer: bytes, reason: str) -> No
         with pytest.raises(FetchError, match=reason) as failed:
             await fetched(site)
     assert "SECRET" not in str(failed.value)
+
+
+async def test_a_failure_holds_nothing_of_its_connection() -> None:
+    async with serving(Site(b"\0garbage\r\n\r\n")) as site:
+        with pytest.raises(FetchError) as failed:
+            await fetched(site)
+    cause = failed.value.__cause__
+    assert isinstance(cause, h11.RemoteProtocolError)
+    assert (cause.__traceback__, cause.__context__) == (None, None)
 
 
 async def test_a_failure_is_no_obstacle_to_the_next_fetch() -> None:
