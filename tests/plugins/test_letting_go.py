@@ -18,6 +18,8 @@ from pointsman.kernel.testing import decide, endpoints, make_request, pool, wire
 from pointsman.kernel.wiring import Wiring
 from pointsman.plugins.keys import REQUEST_PROMPT, RequestPrompt
 
+pytestmark = pytest.mark.long
+
 TYPES = sorted(plugin.type_name for plugin in plugins.BUILT_IN)
 BESIDE = "approx-prefix-cache-producer"  # whose index is what weighs
 
