@@ -29,6 +29,7 @@ from .talk import Line, Talk
 
 LINES: Final = 6  # connections
 PATIENCE: Final = 20.0  # seconds within which the server has to say something
+CHECK: Final = 0.5  # seconds from one look for silence to the next
 LAG: Final = 5.0  # seconds in which a change of the endpoints may reach the daemon
 AT_ONCE: Final = 10  # streams that are opened between two looks at the sockets, at most
 TURN: Final = 0.05  # seconds until the next look at the agenda, at most
@@ -81,7 +82,7 @@ class Crowd:
         self._exchange(now)
         self._look_at_touched()
         if now >= self._next_check:
-            self._next_check = now + 0.5
+            self._next_check = now + CHECK
             self._look_for_silence(now)
 
     def end_all(self) -> None:
