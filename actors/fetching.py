@@ -41,9 +41,9 @@ class Fetching(Protocol):
 class Target:
     """What a URL says."""
 
+    url: str
     host: str
     port: int
-    secure: bool
     request: h11.Request
 
     @classmethod
@@ -57,8 +57,7 @@ class Target:
             raise ValueError(str(exc)) from exc
         if read.scheme not in PORTS or not read.host:
             raise ValueError(f"{url!r} is no address of an HTTP server")
-        secure = read.scheme == "https"
-        return cls(read.host, read.port or PORTS[read.scheme], secure, request)
+        return cls(url, read.host, read.port or PORTS[read.scheme], request)
 
 
 @final
@@ -66,8 +65,8 @@ class Target:
 class Line:
     """One keep-alive connection to the server that was asked last."""
 
-    context: ssl.SSLContext
-    _url: str = field(default="", init=False)
+    context: ssl.SSLContext | None
+    """How to talk TLS; None for plain text."""
     _target: Target | None = field(default=None, init=False)
     _stream: ByteStream | None = field(default=None, init=False)
     """The connection, while it can be used for another fetch."""
@@ -78,9 +77,9 @@ class Line:
     async def fetch(self, url: str) -> bytes:
         """Raises FetchError."""
         try:
-            if self._target is None or url != self._url:
+            if self._target is None or url != self._target.url:
                 await self.close()
-                self._target, self._url = Target.of(url), url
+                self._target = Target.of(url)
             status, text = await self._ask(self._target)
         except h11.RemoteProtocolError as exc:
             raise _failure("no proper answer", exc) from exc
@@ -102,14 +101,15 @@ class Line:
         if self._stream is not None:
             try:
                 return await self._exchange(self._stream, target.request)
-            except (OSError, anyio.BrokenResourceError, h11.RemoteProtocolError):
+            except (OSError, anyio.BrokenResourceError, h11.RemoteProtocolError) as exc:
                 if self._heard:
                     raise
+                forget_origin(exc)
         return await self._exchange(await self._connect(target), target.request)
 
     async def _connect(self, target: Target) -> ByteStream:
         self._http = h11.Connection(h11.CLIENT)
-        if not target.secure:
+        if self.context is None:
             return await anyio.connect_tcp(target.host, target.port)
         return await anyio.connect_tcp(
             target.host,
@@ -183,8 +183,10 @@ class HttpFetching:
         finally:
             await line.close()
 
-    def _context(self, source: MetricsSourceParameters) -> ssl.SSLContext:
+    def _context(self, source: MetricsSourceParameters) -> ssl.SSLContext | None:
         """One TLS context per source, so that one's leniency is never another's."""
+        if source.scheme == "http":
+            return None
         context = self._contexts.get(source)
         if context is None:
             context = self._contexts[source] = tls_context(source)
@@ -193,8 +195,6 @@ class HttpFetching:
 
 def tls_context(source: MetricsSourceParameters) -> ssl.SSLContext:
     """How to talk TLS to a source's endpoints. Raises OSError for files that cannot be read."""
-    if source.scheme == "http":
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, and cheap to make
     context = ssl.create_default_context(cafile=source.ca_cert_path or None)
     if source.insecure_skip_verify:
         context.check_hostname = False

@@ -145,11 +145,13 @@ def _spans_in_whole(body: bytes) -> Iterable[Span]:
     ends = list(islice(_model_key_ends(body), 2))
     if len(ends) > 1 or _ESCAPED_LETTER in body:
         return Walk().model_spans(body)
+    if not ends:
+        return ()
     try:
         is_named = _NAMED.decode(body).model is not msgspec.UNSET
     except (msgspec.DecodeError, RecursionError):
         return Walk().model_spans(body)
-    span = _value_after(body, ends[0]) if is_named and ends else None
+    span = _value_after(body, ends[0]) if is_named else None
     return () if span is None else (span,)
 
 
@@ -223,7 +225,8 @@ class ModelRestorer:
         if rest:
             self._held += rest
             self._walk.to_the_end(self._held)
-        return passed + self._line(self._taken()) if self._is_enough(end) else passed
+        enough = self._is_enough(self._held, end)
+        return passed + self._line(self._taken()) if enough else passed
 
     def _line(self, line: bytes) -> bytes:
         if not line.startswith(b"data:") or self._old not in line:
@@ -231,13 +234,16 @@ class ModelRestorer:
         return self._renamed(line, Walk()) or line
 
     def _feed_json(self, chunk: bytes, end: bool) -> bytes:
-        self._held += chunk
-        renamed = self._renamed(self._held, self._walk)
-        if renamed is None and not self._is_enough(end):
+        text: Text = chunk  # one that comes whole may be large, and is not copied to be looked at
+        if self._held:
+            self._held += chunk
+            text = self._held
+        renamed = self._renamed(text, self._walk)
+        if renamed is None and not self._is_enough(text, end):
+            self._held = text if isinstance(text, bytearray) else bytearray(text)
             return b""
-        self._done = True
-        held = self._taken()
-        return held if renamed is None else renamed
+        self._done, self._held = True, bytearray()
+        return bytes(text) if renamed is None else renamed
 
     def _renamed(self, text: Text, walk: Walk) -> bytes | None:
         """*text* with the model's other name; None when it names none that is new to *walk*."""
@@ -245,11 +251,12 @@ class ModelRestorer:
         for span in walk.model_spans(text, LOOKED_AT):
             named = True
             if text[span.start : span.end] == self._old:
-                return b"".join((text[: span.start], self._new, text[span.end :]))
+                view = memoryview(text)
+                return b"".join((view[: span.start], self._new, view[span.end :]))
         return bytes(text) if named else None
 
-    def _is_enough(self, end: bool) -> bool:
-        return end or len(self._held) > HELD_LIMIT or self._walk.is_complete
+    def _is_enough(self, text: Text, end: bool) -> bool:
+        return end or len(text) > HELD_LIMIT or self._walk.is_complete
 
     def _taken(self) -> bytes:
         held = bytes(self._held)

@@ -1,9 +1,11 @@
-"""Guards that hold for the whole suite."""
+"""Guards that hold for the whole suite, and what all of it may use."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -17,6 +19,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--golden", action="store_true", help="write expected outputs anew instead of comparing"
     )
+
+
+@pytest.fixture
+def uncollected() -> Generator[None]:
+    """Circles stay."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
+from weakref import ref
 
 import anyio
 import h11
@@ -23,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from pointsman.actors import fetching
-from pointsman.actors.fetching import FetchError, HttpFetching
+from pointsman.actors.fetching import FetchError, HttpFetching, Line
 from pointsman.plugins.sources import MetricsSourceParameters
 
 PLAIN: Final = MetricsSourceParameters()
@@ -126,6 +127,18 @@ async def test_a_connection_that_the_server_closed_is_opened_again() -> None:
         await until(lambda: site.open == 0)
         assert await fetch(site.url) == b"x 1\r\n"
         assert site.connections == 2
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_nothing_is_left_of_a_connection_that_the_server_closed() -> None:
+    async with serving(Site(closes=True)) as site:
+        line = Line(None)
+        await line.fetch(site.url)
+        closed = ref(line._http)
+        await until(lambda: site.open == 0)
+        await line.fetch(site.url)
+        assert closed() is None
+        await line.close()
 
 
 async def test_an_answer_that_broke_off_is_not_asked_for_again() -> None:

@@ -85,7 +85,7 @@ class Arm:
         return sum(run.stolen <= QUIET for run in self.runs)
 
     @property
-    def over(self) -> bool:
+    def enough(self) -> bool:
         """Whether there are enough quiet runs, or so many that there is no use in more."""
         return self.quiet >= self.wanted or len(self.runs) >= PATIENCE * self.wanted
 
@@ -157,7 +157,7 @@ def _play(amount: Amount, arms: Sequence[Arm]) -> None:
     for arm in arms:
         _run(amount, arm)  # warms up
     for turn in count(1):
-        waiting = [arm for arm in arms if not arm.over]
+        waiting = [arm for arm in arms if not arm.enough]
         if not waiting:
             return
         for arm in waiting:

@@ -62,9 +62,9 @@ def test_more_than_the_budget_is_marked() -> None:
 
 def test_runs_are_repeated_until_enough_were_quiet_or_there_were_too_many() -> None:
     quiet, loud = Run([1.0], QUIET), Run([1.0], 2 * QUIET)
-    assert not arm("a", quiet, loud, loud).over
-    assert arm("a", quiet, loud, quiet).over
-    assert arm("a", *[loud] * 2 * PATIENCE).over
+    assert not arm("a", quiet, loud, loud).enough
+    assert arm("a", quiet, loud, quiet).enough
+    assert arm("a", *[loud] * 2 * PATIENCE).enough
 
 
 def test_the_machine_knows_how_much_of_its_time_was_taken_away() -> None:

@@ -5,8 +5,6 @@ Only a full collection would find what holds itself in a circle, and those are r
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator
 from weakref import ref
 
 import pytest
@@ -22,14 +20,6 @@ pytestmark = pytest.mark.long
 
 TYPES = sorted(plugin.type_name for plugin in plugins.BUILT_IN)
 BESIDE = "approx-prefix-cache-producer"  # whose index is what weighs
-
-
-@pytest.fixture
-def uncollected() -> Generator[None]:
-    """Circles stay."""
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def with_one(type_name: str) -> Wiring | None:

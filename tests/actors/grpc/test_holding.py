@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from weakref import ref
 
@@ -56,14 +55,6 @@ async def test_messages_are_let_go_before_the_next_one_is_awaited() -> None:
     link = OneByOne([opening(LEAN), body(completion())])
     await server()._converse(link)
     assert link.held == [0, 0, 0]
-
-
-@pytest.fixture
-def uncollected() -> Generator[None]:
-    """Cycles stay."""
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.usefixtures("uncollected")
